@@ -1,0 +1,1 @@
+"""Configuration and credentials as Prefect blocks."""

@@ -1,0 +1,81 @@
+"""Small files that a user names (workflow, job file, lock, catalogue): a path, https:// or s3://."""
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from comfyfarm.errors import InputError, TryLater
+
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_SECRET_PARAMS = re.compile(r"(?i)(signature|credential|token|key|secret|password|sig)=[^&\s]*")
+
+
+def is_address(name: str) -> bool:
+    """Whether `name` has a scheme, such as `s3://`; a path has none."""
+    return bool(_SCHEME.match(name))
+
+
+def mask(address: str) -> str:
+    """The address as it may be printed: without password, token or signature."""
+    if not is_address(address):
+        return address
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    netloc = f"***@{host}" if "@" in parts.netloc else host
+    return urlunsplit(parts._replace(netloc=netloc, query=_SECRET_PARAMS.sub(r"\1=***", parts.query)))
+
+
+def base_name(name: str) -> str:
+    """The last part of a path or address, such as `portrait.json`."""
+    return Path(urlsplit(name).path if is_address(name) else name).name
+
+
+def sibling(name: str, other: str) -> str:
+    """`other` beside the file `name`, as a path or address of the same kind."""
+    if is_address(other) or Path(other).is_absolute():
+        return other
+    if is_address(name):
+        parts = urlsplit(name)
+        return urlunsplit(parts._replace(path=parts.path.rpartition("/")[0] + "/" + other))
+    return str(Path(name).parent / other)
+
+
+def read_bytes(name: str, *, limit_bytes: int) -> bytes:
+    """Read a whole small file.
+
+    Raises:
+        InputError: there is no such file, it cannot be read, or it is larger than `limit_bytes`.
+        TryLater: the address did not answer.
+    """
+    if not is_address(name):
+        return _read_path(Path(name), limit_bytes)
+    import fsspec
+
+    try:
+        with fsspec.open(name, "rb") as file:
+            data: bytes = file.read(limit_bytes + 1)
+    except FileNotFoundError as exc:
+        raise InputError(f"{mask(name)}: there is no such file") from exc
+    except PermissionError as exc:
+        raise InputError(f"{mask(name)}: access denied; check the credentials") from exc
+    except (TimeoutError, OSError, ValueError, ImportError) as exc:
+        raise TryLater(f"{mask(name)}: cannot be read ({type(exc).__name__})") from exc
+    return _checked(mask(name), data, limit_bytes)
+
+
+def _read_path(path: Path, limit_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return _checked(str(path), file.read(limit_bytes + 1), limit_bytes)
+    except FileNotFoundError as exc:
+        raise InputError(f"{path}: there is no such file") from exc
+    except IsADirectoryError as exc:
+        raise InputError(f"{path}: is a folder, not a file") from exc
+    except OSError as exc:
+        raise InputError(f"{path}: cannot be read ({exc.strerror})") from exc
+
+
+def _checked(shown: str, data: bytes, limit_bytes: int) -> bytes:
+    if len(data) > limit_bytes:
+        raise InputError(f"{shown}: larger than {limit_bytes} bytes, which no such file should be")
+    return data

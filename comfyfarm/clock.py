@@ -1,0 +1,48 @@
+"""Time, as a value that tests can push. The only module that sleeps or reads the wall clock."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the core needs of time."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without blocking the event loop."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        """Unix time in seconds."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait without blocking the event loop."""
+        await asyncio.sleep(seconds)
+
+
+def pause(seconds: float) -> None:
+    """Block the thread. For code without an event loop only (process supervision, the command)."""
+    time.sleep(seconds)
+
+
+def utc_now() -> datetime:
+    """The present moment, with its time zone."""
+    return datetime.now(UTC)

@@ -1,0 +1,1 @@
+"""What ComfyUI speaks: its wire format, an HTTP client, a message stream."""

@@ -1,0 +1,1 @@
+"""What is true: batches, jobs, attempts, claims, servers, outputs. PostgreSQL or SQLite."""

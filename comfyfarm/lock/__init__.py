@@ -1,0 +1,1 @@
+"""Stage 2: what a graph names, pinned by content."""

@@ -1,0 +1,1 @@
+"""Stage 3: jobs and batches as values."""

@@ -1,0 +1,35 @@
+"""A job: one prompt to run once, as a frozen value."""
+
+from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt
+
+from comfyfarm.ids import JobId, NodeId, Sha256
+
+
+class Override(BaseModel):
+    """One value put into a graph: `node.input=value`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    node: NodeId
+    input: str
+    value: JsonValue
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.input}"
+
+
+class JobSpec(BaseModel):
+    """What a job is, before it has run. Its graph is stored apart, under `graph_digest`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: JobId
+    batch: str
+    position: NonNegativeInt
+    """Place in the batch, from 0: the order of the job file."""
+    graph_digest: Sha256
+    """Digest of the workflow as the user wrote it (`Workflow.digest`), before overrides."""
+    overrides: tuple[Override, ...] = ()
+    """Sorted by node and input; unique."""
+    content_digest: Sha256
+    """SHA-256 over graph digest and overrides: equal for equal work."""

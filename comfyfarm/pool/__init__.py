@@ -1,0 +1,1 @@
+"""Which server gets which job: pure decisions."""

@@ -1,0 +1,1 @@
+"""One attempt of a job on a server, its outcome, and what follows from it."""

@@ -1,0 +1,36 @@
+"""What the environment says, read once at an edge (the command, a flow) and handed down as a value."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+
+class FarmSettings(BaseModel):
+    """Settings from `COMFYFARM_*`; every one has a default that a newcomer can live with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    state_dir: Path
+    """Ledger, control server and unsynced outputs (`COMFYFARM_STATE_DIR`)."""
+    cache_dir: Path
+    """The host's store of model files (`COMFYFARM_CACHE_DIR`)."""
+    ledger: SecretStr | None
+    """Address of the ledger (`COMFYFARM_LEDGER`); it may hold a password."""
+    prefect_api_url: str | None
+    """A Prefect server of the user's own (`PREFECT_API_URL`)."""
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
+    """Read the settings from `environ` (default: the process's own)."""
+    env = os.environ if environ is None else environ
+    state = env.get("COMFYFARM_STATE_DIR") or platformdirs.user_state_dir("comfyfarm")
+    cache = env.get("COMFYFARM_CACHE_DIR") or platformdirs.user_cache_dir("comfyfarm")
+    return FarmSettings(
+        state_dir=Path(state).expanduser().absolute(),
+        cache_dir=Path(cache).expanduser().absolute(),
+        ledger=SecretStr(env["COMFYFARM_LEDGER"]) if env.get("COMFYFARM_LEDGER") else None,
+        prefect_api_url=env.get("PREFECT_API_URL") or None,
+    )

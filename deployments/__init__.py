@@ -1,0 +1,1 @@
+"""What a Prefect server must know of this farm; safe to repeat."""

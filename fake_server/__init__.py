@@ -1,0 +1,1 @@
+"""Runnable fakes over real sockets. They import nothing of comfyfarm."""

@@ -1,0 +1,1 @@
+"""The application: thin Prefect flows over the stages of comfyfarm."""
