@@ -1,6 +1,7 @@
 """Every error that a caller of comfyfarm must act upon.
 
 FarmError
+├── JobDead                 a dead letter was written (at Prefect's edge)
 ├── InputError              the workflow or its data is at fault        exit 1
 │   ├── WorkflowError           not a graph that ComfyUI could run
 │   ├── OverrideError           an override names what the graph has not
@@ -19,7 +20,9 @@ FarmError
     │   └── CorruptBytes            a source gave other bytes than the pin says
     ├── StoreError              an object store or folder did not take or give a file
     ├── LedgerError             the ledger did not answer
-    └── StaleClaim              the claim is lost: throw the result away and stop
+    ├── StaleClaim              the claim is lost: throw the result away and stop
+    ├── NoLane                  no server of the shard is left to run a job
+    └── AttemptFailed           one attempt failed, another will follow (at Prefect's edge)
 
 A failed render is no error: it is an `Outcome` (comfyfarm.run.outcome).
 """
@@ -33,6 +36,10 @@ class FarmError(Exception):
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
+
+
+class JobDead(FarmError):
+    """A dead letter was written. Raised at Prefect's edge only, so that people see a failed task."""
 
 
 class InputError(FarmError):
@@ -139,3 +146,20 @@ class LedgerError(TryLater):
 
 class StaleClaim(TryLater):
     """The claim is lost to another owner: throw the result away and stop."""
+
+
+class NoLane(TryLater):
+    """No server of the shard is left to run a job; it is given back."""
+
+
+class AttemptFailed(TryLater):
+    """One attempt failed and another will follow. Raised at Prefect's edge only, which shows the wait."""
+
+    def __init__(self, reason: str, least_s: float) -> None:
+        super().__init__(reason, least_s)
+        self.reason = reason
+        self.least_s = least_s
+        """Never try again sooner than this: the server asked for it."""
+
+    def __str__(self) -> str:
+        return self.reason

@@ -1,21 +1,9 @@
 """A job: one prompt to run once, as a frozen value."""
 
-from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from comfyfarm.ids import JobId, NodeId, Sha256
-
-
-class Override(BaseModel):
-    """One value put into a graph: `node.input=value`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    node: NodeId
-    input: str
-    value: JsonValue
-
-    def __str__(self) -> str:
-        return f"{self.node}.{self.input}"
+from comfyfarm.ids import JobId, Sha256
+from comfyfarm.workflow.overrides import Override as Override
 
 
 class JobSpec(BaseModel):

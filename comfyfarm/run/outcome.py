@@ -28,6 +28,8 @@ class Reason(StrEnum):
     DEADLINE = "deadline"
     UPLOAD = "upload"
     CANCELLED = "cancelled"
+    GIVEN_BACK = "given back"
+    """Its owner stopped or died: no outcome, and it counts against nothing."""
 
 
 class Outcome(BaseModel):

@@ -1,0 +1,116 @@
+"""Temporary files that nobody sees, and that are known to be left over when their process is dead.
+
+Each is held by a lock of the kernel (`flock`) for as long as it is being written. A process that dies,
+however it dies, lets go of it; so an unlocked temporary is rubbish, whichever container or pid it came from.
+"""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import secrets
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 20
+
+
+class TemporaryFile:
+    """An open, locked file of our own under a name that no other process has."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def publish(self, final: Path, *, mode: int | None = None) -> None:
+        """Make the bytes durable, then visible under `final`, replacing what is there.
+
+        Raises:
+            OSError: the disk is full, read-only, or broken.
+        """
+        if mode is not None:
+            os.fchmod(self.fd, mode)
+        os.fsync(self.fd)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        self.path.rename(final)
+        sync_folder(final.parent)
+        self.discard()
+
+    def discard(self) -> None:
+        """Let go of the file, and remove it unless it was published. Safe to repeat."""
+        if self.fd < 0:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+        os.close(self.fd)
+        self.fd = -1
+        # Leave no empty folders behind; one that another process uses is not empty.
+        with contextlib.suppress(OSError):
+            self.path.parent.rmdir()
+            self.path.parent.parent.rmdir()
+
+
+def open_temporary(folder: Path) -> TemporaryFile:
+    """A new temporary in `folder`, after removing what dead processes left there.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+    """
+    sweep(folder)
+    for _ in range(_TRIES):
+        path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
+        with contextlib.suppress(FileNotFoundError):
+            folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            if _hold(fd) and os.fstat(fd).st_nlink:
+                return TemporaryFile(path, fd)
+            # A sweep came between creation and lock, and took the file for a dead one.
+            os.close(fd)
+    raise OSError(errno.EBUSY, "cannot keep a temporary file", str(folder))
+
+
+def sweep(folder: Path) -> int:
+    """Remove temporaries of dead processes in `folder`; returns how many."""
+    removed = 0
+    for path in _files(folder):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                removed += 1
+            finally:
+                os.close(fd)
+    if removed:
+        _log.info("removed %d temporary files of dead processes in %s", removed, folder)
+    return removed
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _hold(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as exc:
+        # Some network file systems have no locks: then nothing is ever swept there, and all else works.
+        if exc.errno not in {errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}:
+            raise
+    return True

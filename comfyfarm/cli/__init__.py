@@ -1,0 +1,52 @@
+"""The command: parse, call, print, exit. A subcommand's module is loaded when it is used."""
+
+import importlib
+from typing import Any
+
+import click
+
+from comfyfarm import __version__
+
+_COMMANDS = {
+    "preflight": "Read workflows: what they need, and what is wrong with them.",
+    "lock": "Pin every model that workflows name, by content.",
+    "mirror": "Put model files into a mirror.",
+    "hydrate": "Bring the locked model files to this host, verified.",
+    "render": "Render a workflow or a job file on ComfyUI servers, every job exactly once.",
+    "results": "Show what became of a batch.",
+    "health": "Ask ComfyUI servers how they are.",
+    "control": "The embedded PostgreSQL and Prefect server.",
+    "app-dir": "Print the directory from which the flows run.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Loads a subcommand's module only when it is called: `--help` answers in a blink."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """All names, in the order of the stages."""
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand, loaded now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"comfyfarm.cli.{cmd_name.replace('-', '_')}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="comfyfarm")
+def main(**_options: Any) -> None:
+    """A render farm for ComfyUI: every image exactly once, no idle minute.
+
+    Exit status: 0 done · 1 the workflow or its data is at fault · 2 usage or set-up · 3 try later.
+    """

@@ -1,0 +1,46 @@
+"""What all commands share: how errors end them, and where words go."""
+
+import functools
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from comfyfarm.errors import FarmError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def say(line: str) -> None:
+    """Words for people: always on stderr, so that stdout is data only."""
+    click.echo(line, err=True)
+
+
+def ends_with_exit_code(function: Function) -> Function:
+    """Have a `FarmError` end the command with its message and its exit code."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except FarmError as exc:
+            fail(exc)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def fail(error: FarmError) -> NoReturn:
+    """Print the error and exit with its code."""
+    say(f"comfyfarm: {error}")
+    sys.exit(error.exit_code)
+
+
+def log_to_stderr(*, verbose: bool) -> None:
+    """Show the core's warnings, or all that it says."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("comfyfarm")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)

@@ -1,0 +1,34 @@
+"""`comfyfarm hydrate`: the locked model files into this host's cache, verified, and linked."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from comfyfarm.addresses import read_bytes
+from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.hydrate import hydrate
+from comfyfarm.cache.layout import link_models
+from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.progress import bytes_bar
+from comfyfarm.farm.prepare import LOCK_LIMIT_BYTES
+from comfyfarm.lock.lockfile import read_lock
+from comfyfarm.settings import read_settings
+
+
+@click.command("hydrate")
+@click.option("--lock", required=True, metavar="FILE", help="The lock, or its address.")
+@click.option("--mirror", metavar="DIR|s3://…|https://…", help="Default: the lock's own sources.")
+@click.option("--cache", type=click.Path(path_type=Path), help="Default: the user's cache directory.")
+@click.option("--link-into", type=click.Path(path_type=Path), help="A models folder of ComfyUI.")
+@click.option("--link", type=click.Choice(["symbolic", "hard"]), default="symbolic", show_default=True)
+@ends_with_exit_code
+def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path | None, link: str) -> None:
+    """Bring the locked model files to this host, verified; link them where ComfyUI looks."""
+    models = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock).models
+    blobs = BlobStore((cache or read_settings().cache_dir).absolute())
+    with bytes_bar("models", sum(model.size for model in models)) as advance:
+        asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, on_progress=advance))
+    if link_into is not None:
+        link_models(models, blobs, link_into.absolute(), hard=link == "hard")
+    say(f"{len(models)} models are here, verified")

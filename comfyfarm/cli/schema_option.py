@@ -1,0 +1,46 @@
+"""`--schema FILE | --schema-from URL`: which node classes there are, and what they take."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from comfyfarm.addresses import mask, read_bytes
+from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.errors import UsageError
+from comfyfarm.workflow.schema import NodeSchema
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SCHEMA_LIMIT_BYTES = 256 * 1024 * 1024
+
+
+def schema_options(function: Function) -> Function:
+    """Both options, as parameters `schema` and `schema_from`."""
+    function = click.option(
+        "--schema-from", metavar="URL", help="Ask this running ComfyUI server for its node classes."
+    )(function)
+    return click.option(
+        "--schema", metavar="FILE", help="A saved /object_info (default: the shipped one of ComfyUI 0.27)."
+    )(function)
+
+
+def load_schema(schema: str | None, schema_from: str | None) -> NodeSchema:
+    """The schema that the options name.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if schema and schema_from:
+        raise UsageError("--schema and --schema-from exclude each other")
+    if schema:
+        return NodeSchema.from_object_info(read_bytes(schema, limit_bytes=_SCHEMA_LIMIT_BYTES), name=schema)
+    if schema_from:
+        return NodeSchema.from_object_info(asyncio.run(_ask(schema_from)), name=mask(schema_from))
+    return NodeSchema.shipped()
+
+
+async def _ask(url: str) -> bytes:
+    async with ComfyClient(url) as client:
+        return await client.object_info()

@@ -1,0 +1,1 @@
+"""The composition root: puts the stages together. The command and the flows call it."""

@@ -1,0 +1,35 @@
+"""Works through a batch: takes jobs a few ahead, until none is left to anyone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from comfyfarm.clock import Clock
+from comfyfarm.farm.shard import Shard, TakenJob
+
+_LOOK_S = 1.0  # how often to look for jobs that other processes give back
+
+
+async def drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], *, clock: Clock) -> None:
+    """Run every job of the batch that can be had, `shard.window` of them open at a time.
+
+    Ends when the batch has no unfinished job, also none of another process, or when the shard
+    has no server left. An exception of `run_job` ends it, and is raised.
+    """
+    async with asyncio.TaskGroup() as group:
+        open_jobs: set[asyncio.Task[None]] = set()
+        while shard.has_lanes:
+            job = await shard.take() if len(open_jobs) < shard.window else None
+            if job is not None:
+                open_jobs.add(group.create_task(_run(run_job, job), name=f"job {job.id}"))
+            elif open_jobs:
+                _, open_jobs = await asyncio.wait(
+                    open_jobs, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
+                )
+            elif await shard.is_finished():
+                return
+            else:
+                await clock.sleep(_LOOK_S)
+
+
+async def _run(run_job: Callable[[TakenJob], Awaitable[None]], job: TakenJob) -> None:
+    await run_job(job)

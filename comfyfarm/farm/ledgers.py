@@ -1,0 +1,83 @@
+"""Which ledger a command means: the one named, else the control server's, else the local file."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from comfyfarm.control.launch import use_control
+from comfyfarm.control.state import ControlPaths
+from comfyfarm.errors import UsageError
+from comfyfarm.settings import FarmSettings
+
+
+class Backends(BaseModel):
+    """Where a render reports to and where its truth is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ledger_url: SecretStr
+    prefect_api_url: str | None
+    """None without Prefect."""
+    ui_url: str | None = None
+    users_fd: int | None = None
+    """Lock that keeps the control server up; a child that needs it inherits it."""
+
+
+@contextmanager
+def render_backends(
+    settings: FarmSettings, ledger: str | None, *, local: bool, on_line: Callable[[str], None]
+) -> Iterator[Backends]:
+    """Prefect API and ledger for a render; the control server runs while this is open, if it is needed.
+
+    Raises:
+        ControlUnavailable: it is needed and cannot run here.
+    """
+    named = _named(settings, ledger)
+    if local:
+        yield Backends(ledger_url=named or _local(settings), prefect_api_url=None)
+        return
+    api = settings.prefect_api_url
+    if api is not None and named is not None:
+        yield Backends(ledger_url=named, prefect_api_url=api)
+        return
+    with use_control(settings.state_dir, with_prefect=api is None, on_line=on_line) as control:
+        yield Backends(
+            ledger_url=named or SecretStr(control.ledger_url),
+            prefect_api_url=api or control.api_url,
+            ui_url=None if api else control.ui_url,
+            users_fd=control.users_fd,
+        )
+
+
+@contextmanager
+def known_ledger(
+    settings: FarmSettings, ledger: str | None, *, local: bool, on_line: Callable[[str], None]
+) -> Iterator[SecretStr]:
+    """The ledger that holds what earlier renders did, in the same order as `render` finds its own.
+
+    Raises:
+        UsageError: nothing has been rendered here yet.
+    """
+    named = _named(settings, ledger)
+    local_file = settings.state_dir / "ledger.db"
+    if named is not None:
+        yield named
+    elif not local and ControlPaths(settings.state_dir).home.is_dir():
+        with use_control(settings.state_dir, with_prefect=False, on_line=on_line) as control:
+            yield SecretStr(control.ledger_url)
+    elif local_file.is_file():
+        yield _local(settings)
+    else:
+        raise UsageError(
+            f"there is no ledger in {settings.state_dir} yet; name one with --ledger or COMFYFARM_LEDGER"
+        )
+
+
+def _named(settings: FarmSettings, ledger: str | None) -> SecretStr | None:
+    return SecretStr(ledger) if ledger else settings.ledger
+
+
+def _local(settings: FarmSettings) -> SecretStr:
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    return SecretStr(f"sqlite:///{settings.state_dir / 'ledger.db'}")

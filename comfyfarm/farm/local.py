@@ -1,0 +1,92 @@
+"""Renders a batch without Prefect: the same stages, the same decisions, a plain loop."""
+
+import asyncio
+import logging
+import random
+from pathlib import Path
+
+from comfyfarm.clock import Clock, SystemClock
+from comfyfarm.errors import NoLane, StaleClaim, StoreError
+from comfyfarm.farm.drive import drive
+from comfyfarm.farm.prepare import read_sources
+from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.servers import eligible, examine_all
+from comfyfarm.farm.shard import Shard, TakenJob
+from comfyfarm.farm.stage import hydrate_file, open_shard, place_models, plan_request, record_batch
+from comfyfarm.ledger.ledger import Ledger
+from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s
+
+logger = logging.getLogger(__name__)
+
+SYNC_TRIES = 5
+
+
+def jitter_s(step: Retry) -> float:
+    """Full jitter: anything up to the cap, but never less than the server asked for."""
+    return max(step.least_s, random.uniform(0.0, step.cap_s))
+
+
+async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> None:
+    """Work through the shard's batch, every lane at once. Cancelling it interrupts its prompts."""
+    lanes = [asyncio.create_task(shard.lane(url), name=f"lane {url}") for url in shard.servers]
+    try:
+        await drive(shard, lambda job: _run_job(shard, job, retries=retries, clock=clock), clock=clock)
+    except asyncio.CancelledError:
+        await shard.interrupt(cancelled=False)
+        raise
+    finally:
+        await shard.close()
+        await asyncio.gather(*lanes, return_exceptions=True)
+
+
+async def render_here(request: RenderRequest, ledger: Ledger, *, state_dir: Path) -> None:
+    """All stages in one process: preflight, hydrate, dispatch, sync.
+
+    Raises:
+        InputError: preflight found what makes the batch impossible, all of it at once.
+        ServerUnreachable: no server answers.
+        TransferError: a model file could not be had from any source.
+    """
+    sources = read_sources(request)
+    servers = await examine_all(request.servers)
+    prepared = plan_request(request, sources, servers)
+    if request.models_dir is not None:
+        for model in prepared.models:
+            await hydrate_file(model, mirror=request.mirror, cache_dir=request.cache_dir)
+        place_models(prepared.models, cache_dir=request.cache_dir, models_dir=request.models_dir)
+        servers = await examine_all(request.servers)
+    able = eligible(servers, prepared.needed)
+    await record_batch(ledger, request, prepared)
+    async with open_shard(request, prepared, able, ledger=ledger, state_dir=state_dir) as shard:
+        await render_local(shard, retries=request.retries, clock=SystemClock())
+
+
+async def _run_job(shard: Shard, job: TakenJob, *, retries: RetryPolicy, clock: Clock) -> None:
+    try:
+        step = await shard.render(job)
+        while isinstance(step, Retry):
+            delay_s = jitter_s(step)
+            logger.warning("job %s is tried again in %.1f s: %s", job.id, delay_s, step.reason)
+            await clock.sleep(delay_s)
+            step = await shard.render(job)
+        if isinstance(step, Dead):
+            await shard.bury(job, step)
+        else:
+            await _sync(shard, job, retries=retries, clock=clock)
+    except NoLane as exc:
+        await shard.give_back(job, note=str(exc))
+    except StaleClaim as exc:
+        logger.warning("%s; its result here is thrown away", exc)
+
+
+async def _sync(shard: Shard, job: TakenJob, *, retries: RetryPolicy, clock: Clock) -> None:
+    for tries in range(SYNC_TRIES):
+        try:
+            await shard.sync(job)
+            return
+        except StoreError as exc:
+            logger.warning("job %s is not uploaded: %s", job.id, exc)
+            if tries + 1 == SYNC_TRIES:
+                await shard.give_back(job, note=f"not uploaded: {exc}")
+                return
+        await clock.sleep(random.uniform(0.0, delay_cap_s(tries, retries)))

@@ -1,0 +1,274 @@
+"""From a request to a plan: jobs, the models they need, their input files. Nothing runs yet."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from comfyfarm.addresses import base_name, is_address, read_bytes, sibling
+from comfyfarm.errors import AssetsMissing, FarmError, UsageError, WorkflowError
+from comfyfarm.farm.request import RenderRequest
+from comfyfarm.ids import Sha256
+from comfyfarm.lock.lockfile import LockedModel, read_lock
+from comfyfarm.lock.resolve import pin
+from comfyfarm.plan.batch import plan_batch
+from comfyfarm.plan.job import JobSpec
+from comfyfarm.plan.job_file import JobLine, read_job_file
+from comfyfarm.workflow.assets import Asset, find_assets
+from comfyfarm.workflow.check import check
+from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.overrides import apply_overrides, read_overrides
+from comfyfarm.workflow.reader import read_workflow
+from comfyfarm.workflow.references import Reference, References, Unclassified, find_references
+from comfyfarm.workflow.schema import NodeSchema
+
+logger = logging.getLogger(__name__)
+
+WORKFLOW_LIMIT_BYTES = 64 * 1024 * 1024
+JOB_FILE_LIMIT_BYTES = 256 * 1024 * 1024
+LOCK_LIMIT_BYTES = 16 * 1024 * 1024
+_INLINE = "<inline>"
+
+
+class Sources(BaseModel):
+    """Everything that the request names, read once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stem: str
+    jobs: tuple[JobLine, ...]
+    """Their `workflow` is the path or address to open, `<inline>` for one that was handed over itself."""
+    workflows: Mapping[str, bytes]
+    lock: bytes | None
+    lock_name: str
+
+    def digest(self) -> str:
+        """SHA-256 over all of it: what a cached preflight is kept under."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+
+class AssetFile(BaseModel):
+    """An input file that a graph names, found on this host."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    graph_digest: Sha256
+    name: str
+    """As the graph writes it."""
+    file: Path
+    sha256: Sha256
+
+
+class Prepared(BaseModel):
+    """A batch that can start: all of it checked, pinned and found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch: str
+    out: str
+    jobs: tuple[JobSpec, ...]
+    graphs: Mapping[str, str]
+    """Canonical JSON of each workflow, by its digest."""
+    models: tuple[LockedModel, ...]
+    needed: tuple[Reference, ...]
+    """What every server must offer, each name once."""
+    lock_digest: str | None
+    assets: tuple[AssetFile, ...]
+    warnings: tuple[str, ...]
+
+
+def read_sources(request: RenderRequest) -> Sources:
+    """Read the workflow or job file, every workflow that it names, and the lock.
+
+    Raises:
+        InputError: a file that is not there or is no such file.
+        UsageError: both or neither of workflow and job file.
+    """
+    if (request.workflow is None) == (request.job_file is None):
+        raise UsageError("name one workflow or one job file")
+    jobs, workflows, stem = (
+        _from_job_file(request) if request.job_file is not None else _from_workflow(request)
+    )
+    lock, lock_name = _read_lock_bytes(request)
+    return Sources(stem=stem, jobs=jobs, workflows=workflows, lock=lock, lock_name=lock_name)
+
+
+def _from_workflow(request: RenderRequest) -> tuple[tuple[JobLine, ...], dict[str, bytes], str]:
+    if isinstance(request.workflow, dict):
+        name, data, stem = _INLINE, json.dumps(request.workflow).encode(), "workflow"
+    else:
+        name = str(request.workflow)
+        data, stem = read_bytes(name, limit_bytes=WORKFLOW_LIMIT_BYTES), Path(base_name(name)).stem
+    return (JobLine(line=1, workflow=name),), {name: data}, stem
+
+
+def _from_job_file(request: RenderRequest) -> tuple[tuple[JobLine, ...], dict[str, bytes], str]:
+    name = str(request.job_file)
+    lines = read_job_file(read_bytes(name, limit_bytes=JOB_FILE_LIMIT_BYTES), name=name)
+    jobs = tuple(line.model_copy(update={"workflow": sibling(name, line.workflow)}) for line in lines)
+    workflows = {
+        path: read_bytes(path, limit_bytes=WORKFLOW_LIMIT_BYTES)
+        for path in dict.fromkeys(job.workflow for job in jobs)
+    }
+    return jobs, workflows, Path(base_name(name)).stem
+
+
+def _read_lock_bytes(request: RenderRequest) -> tuple[bytes | None, str]:
+    if isinstance(request.lock, dict):
+        return json.dumps(request.lock).encode(), "<inline lock>"
+    if request.lock is not None:
+        return read_bytes(request.lock, limit_bytes=LOCK_LIMIT_BYTES), request.lock
+    beside = request.job_file or (request.workflow if isinstance(request.workflow, str) else None)
+    if beside is None or is_address(beside):
+        return None, "comfyfarm.lock"
+    path = Path(sibling(beside, "comfyfarm.lock"))
+    return (path.read_bytes() if path.is_file() else None), str(path)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A job's graph with its overrides in place."""
+
+    source: str
+    digest: Sha256
+    graph: Workflow
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The batch's name and jobs, from the files alone: no server has been asked yet."""
+
+    batch: str
+    jobs: tuple[JobSpec, ...]
+    workflows: Mapping[str, Workflow]
+    """As read, by the name under which the jobs know them."""
+
+
+def plan_jobs(request: RenderRequest, sources: Sources) -> Planned:
+    """Name the batch and its jobs; the same call gives the same ids.
+
+    Raises:
+        InputError: a file that is no workflow.
+        JobConflict: one id twice.
+    """
+    graphs = {name: read_workflow(data, name=name) for name, data in sources.workflows.items()}
+    specs = plan_batch(
+        sources.jobs,
+        {name: graph.digest for name, graph in graphs.items()},
+        stem=sources.stem,
+        out=request.out,
+        batch=request.batch,
+        overrides=read_overrides(request.overrides),
+    )
+    return Planned(batch=specs[0].batch, jobs=specs, workflows=graphs)
+
+
+def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Prepared:
+    """Check every job's graph, pin its models and find its input files; all faults at once.
+
+    Raises:
+        InputError: a graph that cannot run, an unlocked model, a missing input file.
+    """
+    planned = plan_jobs(request, sources)
+    lock = read_lock(sources.lock, name=sources.lock_name) if sources.lock is not None else None
+    ready = tuple(
+        Ready(
+            source=line.workflow,
+            digest=job.graph_digest,
+            graph=apply_overrides(planned.workflows[line.workflow], job.overrides, schema=schema),
+        )
+        for line, job in zip(sources.jobs, planned.jobs, strict=True)
+    )
+    warnings = _checked(ready, schema)
+    needed = _references(ready, schema)
+    files = " ".join(sources.workflows)
+    return Prepared(
+        batch=planned.batch,
+        out=request.out,
+        jobs=planned.jobs,
+        graphs={graph.digest: json.dumps(graph.to_api()) for graph in planned.workflows.values()},
+        models=pin(needed, lock, workflow=files, lock_name=sources.lock_name),
+        needed=needed.references,
+        lock_digest=lock.digest if lock is not None else None,
+        assets=_assets(request, ready, schema),
+        warnings=warnings,
+    )
+
+
+def _checked(ready: Sequence[Ready], schema: NodeSchema) -> tuple[str, ...]:
+    errors: dict[str, None] = {}
+    warnings: dict[str, None] = {}
+    for one in ready:
+        for found in check(one.graph, schema):
+            place = f"{one.source}: node {found.node}" if found.node else one.source
+            place = f"{place}, {found.field}" if found.field else place
+            line = f"{place}: {found.message}" + (f" ({found.remedy})" if found.remedy else "")
+            (errors if found.severity == "error" else warnings)[line] = None
+    if errors:
+        raise WorkflowError("\n".join(errors))
+    return tuple(warnings)
+
+
+def _references(ready: Sequence[Ready], schema: NodeSchema) -> References:
+    """Of all jobs together, each name once for each class and input."""
+    found: dict[tuple[Any, ...], Reference] = {}
+    loose: dict[tuple[Any, ...], Unclassified] = {}
+    for graph in {one.graph.digest: one.graph for one in ready}.values():
+        references = find_references(graph, schema)
+        for reference in references.references:
+            found.setdefault(
+                (reference.class_type, reference.input, reference.name, reference.folder), reference
+            )
+        for text in references.unclassified:
+            loose.setdefault((text.class_type, text.input, text.name), text)
+    return References(references=tuple(found.values()), unclassified=tuple(loose.values()))
+
+
+def _assets(request: RenderRequest, ready: Sequence[Ready], schema: NodeSchema) -> tuple[AssetFile, ...]:
+    found: dict[tuple[str, str], AssetFile] = {}
+    missing: dict[str, None] = {}
+    for one in ready:
+        for asset in find_assets(one.graph, schema):
+            if not is_uploaded(asset) or (one.digest, asset.name) in found:
+                continue
+            file = None if asset.escapes else _asset_file(asset.path, one.source, request.inputs_dir)
+            if file is None:
+                missing[f"{asset.name} (node {asset.node} {asset.class_type}.{asset.input})"] = None
+                continue
+            found[one.digest, asset.name] = AssetFile(
+                graph_digest=one.digest, name=asset.name, file=file, sha256=_sha256(file)
+            )
+    if missing:
+        raise AssetsMissing(
+            "input files are missing; put them beside the workflow or name their folder with --inputs:",
+            list(missing),
+        )
+    return tuple(found.values())
+
+
+def is_uploaded(asset: Asset) -> bool:
+    """Whether we bring the file: its output folder and addresses are the server's own affair."""
+    return asset.kind == "input" and asset.folder == "input"
+
+
+def _asset_file(path: str, workflow: str, inputs_dir: Path | None) -> Path | None:
+    beside = None if workflow == _INLINE or is_address(workflow) else Path(workflow).parent
+    for folder in (beside, inputs_dir):
+        if folder is not None:
+            file = (folder / path).resolve()
+            if file.is_relative_to(folder.resolve()) and file.is_file():
+                return file
+    return None
+
+
+def _sha256(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as exc:
+        raise FarmError(f"{file}: cannot be read ({exc.strerror})") from exc

@@ -1,0 +1,42 @@
+"""Writes an attempt's steps into the ledger, guarded by the claim's token."""
+
+from comfyfarm.farm.servers import Server
+from comfyfarm.ledger.ledger import Ledger
+from comfyfarm.ledger.records import AttemptRecord, Claim
+from comfyfarm.run.outcome import Reason, Verdict
+
+
+class Recorder:
+    """The `Journal` of one attempt. `attempt` is None until something is about to be sent."""
+
+    def __init__(
+        self, ledger: Ledger, claim: Claim, server: Server, *, client_id: str, left: AttemptRecord | None
+    ) -> None:
+        """`left`: the attempt of an earlier process on this server, which this one takes up."""
+        self._ledger, self._claim, self._server = ledger, claim, server
+        self._client_id = client_id
+        self.attempt = left
+
+    async def submitting(self) -> None:
+        """Commit where and as whom, before the POST: what a crash leaves can then be found."""
+        if self.attempt is not None:
+            # Taken up, and its server did not know it: that try is over, a new one begins.
+            await self._ledger.end_attempt(
+                self._claim,
+                self.attempt.id,
+                verdict=Verdict.TRANSIENT,
+                reason=Reason.GIVEN_BACK,
+                message="its owner died, and the server has not got it",
+                evidence="",
+            )
+        self.attempt = await self._ledger.begin_attempt(
+            self._claim,
+            server_url=self._server.url,
+            server_identity=self._server.identity,
+            client_id=self._client_id,
+        )
+
+    async def submitted(self, number: float) -> None:
+        """Commit the number of this run."""
+        if self.attempt is not None:
+            await self._ledger.submitted(self._claim, self.attempt.id, int(number))

@@ -1,0 +1,220 @@
+"""Batches: handing jobs in, cancelling and requeueing them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import case, insert, literal, null, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from comfyfarm.errors import JobConflict, UsageError
+from comfyfarm.ids import JobId
+from comfyfarm.ledger.database import Database
+from comfyfarm.ledger.records import BatchRecord, Status, overrides_text
+from comfyfarm.ledger.schema import batches, db_now, graphs, jobs
+from comfyfarm.plan.job import JobSpec
+
+_CHUNK = 500
+"""Rows in one look-up: SQLite and PostgreSQL bound the number of parameters."""
+
+
+class Batches(Database):
+    """The part of the ledger that takes batches in."""
+
+    async def add_batch(
+        self, batch: BatchRecord, graphs_by_digest: Mapping[str, str], specs: Sequence[JobSpec]
+    ) -> None:
+        """Add a batch, or jobs to a known one, in one transaction. Known jobs of the same content stay.
+
+        Raises:
+            JobConflict: a known id with other content, or in another batch.
+            UsageError: a job names a graph that is neither given nor known, or another batch.
+        """
+        strangers = [spec.id for spec in specs if spec.batch != batch.name]
+        if strangers:
+            raise UsageError(f"job {strangers[0]} does not name batch {batch.name}")
+
+        async def work(connection: AsyncConnection) -> None:
+            await _add_batch_row(connection, batch)
+            await _add_graphs(connection, graphs_by_digest)
+            # The batch's row is locked now, so that two calls for one batch take turns.
+            known = await _known(connection, [spec.id for spec in specs])
+            new = [spec for spec in specs if not _is_known(spec, known)]
+            if new:
+                await _add_jobs(connection, new)
+
+        await self._write(work)
+
+    async def batch(self, name: str) -> BatchRecord:
+        """One batch.
+
+        Raises:
+            UsageError: the ledger has no such batch.
+        """
+
+        async def work(connection: AsyncConnection) -> Any:
+            return (await connection.execute(select(batches).where(batches.c.name == name))).one_or_none()
+
+        row = await self._read(work)
+        if row is None:
+            raise UsageError(f"the ledger {self.shown} has no batch {name}")
+        return _batch_record(row)
+
+    async def batches(self) -> tuple[BatchRecord, ...]:
+        """All batches, oldest first."""
+
+        async def work(connection: AsyncConnection) -> tuple[BatchRecord, ...]:
+            rows = await connection.execute(select(batches).order_by(batches.c.created, batches.c.name))
+            return tuple(_batch_record(row) for row in rows.all())
+
+        return await self._read(work)
+
+    async def graph(self, digest: str) -> str:
+        """The JSON text of a graph.
+
+        Raises:
+            UsageError: the ledger has no such graph.
+        """
+
+        async def work(connection: AsyncConnection) -> str | None:
+            body: str | None = await connection.scalar(select(graphs.c.body).where(graphs.c.digest == digest))
+            return body
+
+        body = await self._read(work)
+        if body is None:
+            raise UsageError(f"the ledger {self.shown} has no graph {digest}")
+        return body
+
+    async def cancel_batch(self, batch: str, reason: str, *, dead_owners: Sequence[str] = ()) -> int:
+        """Cancel the jobs of a batch that nobody holds and that are not rendered.
+
+        Returns:
+            How many were cancelled. Jobs with a living owner are that owner's to cancel.
+        """
+        statement = (
+            update(jobs)
+            .where(jobs.c.batch == batch, jobs.c.status.in_((Status.PENDING, Status.RUNNING)))
+            .where(is_free(dead_owners))
+            .values(status=Status.CANCELLED, reason_class="cancelled", reason=reason, ended=db_now())
+            .values(owner=null(), lease_until=null())
+        )
+
+        async def work(connection: AsyncConnection) -> int:
+            return (await connection.execute(statement)).rowcount
+
+        return await self._write(work)
+
+    async def requeue(self, batch: str, job_ids: Sequence[JobId] | None = None) -> int:
+        """Make dead and cancelled jobs pending again; their attempts stay, but count no more.
+
+        A job that died with its files still kept becomes `rendered`: only its upload is done again.
+
+        Returns:
+            How many were requeued.
+        """
+        statement = update(jobs).where(
+            jobs.c.batch == batch, jobs.c.status.in_((Status.DEAD, Status.CANCELLED))
+        )
+        if job_ids is not None:
+            statement = statement.where(jobs.c.id.in_(job_ids))
+        kept = case((jobs.c.spool.is_not(None), literal(Status.RENDERED.value)), else_=Status.PENDING.value)
+        statement = statement.values(
+            status=kept, attempts_before=jobs.c.attempts_made, upload_failures=0, token=jobs.c.token + 1
+        ).values(reason_class=null(), reason="", evidence="", started=null(), ended=null(), seconds=null())
+
+        async def work(connection: AsyncConnection) -> int:
+            return (await connection.execute(statement)).rowcount
+
+        return await self._write(work)
+
+
+def is_free(dead_owners: Sequence[str] = ()) -> Any:
+    """The condition that nobody holds a job: no owner, a lease that ended, or an owner known dead."""
+    return or_(jobs.c.owner.is_(None), jobs.c.lease_until < db_now(), jobs.c.owner.in_(dead_owners))
+
+
+def upsert(connection: AsyncConnection, table: Any) -> Any:
+    """An INSERT that can say what to do on a conflict."""
+    return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+
+
+async def _add_batch_row(connection: AsyncConnection, batch: BatchRecord) -> None:
+    values = {
+        "name": batch.name,
+        "out": batch.out,
+        "tenant": batch.tenant,
+        "priority": batch.priority,
+        "parameters": batch.parameters_json,
+    }
+    statement = upsert(connection, batches).values(**values, created=db_now())
+    # Setting the name to itself locks the row.
+    await connection.execute(
+        statement.on_conflict_do_update(index_elements=["name"], set_={"name": batch.name})
+    )
+
+
+async def _add_graphs(connection: AsyncConnection, bodies: Mapping[str, str]) -> None:
+    # In the order of their keys, so that two batches with the same graphs cannot lock crosswise.
+    rows = [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
+    if rows:
+        await connection.execute(upsert(connection, graphs).on_conflict_do_nothing(), rows)
+
+
+async def _known(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Batch and content digest of the jobs that the ledger already has."""
+    found: dict[str, tuple[str, str]] = {}
+    for start in range(0, len(ids), _CHUNK):
+        query = select(jobs.c.id, jobs.c.batch, jobs.c.content_digest).where(
+            jobs.c.id.in_(ids[start : start + _CHUNK])
+        )
+        rows = (await connection.execute(query)).all()
+        found |= {row.id: (row.batch, row.content_digest) for row in rows}
+    return found
+
+
+def _is_known(spec: JobSpec, known: Mapping[str, tuple[str, str]]) -> bool:
+    if spec.id not in known:
+        return False
+    batch, digest = known[spec.id]
+    if batch != spec.batch:
+        raise JobConflict(
+            f"job {spec.id} is already in batch {batch}; give it another id to add it to {spec.batch}"
+        )
+    if digest != spec.content_digest:
+        raise JobConflict(
+            f"job {spec.id} of batch {batch} is known with other content (workflow or overrides); "
+            "a changed job needs another id"
+        )
+    return True
+
+
+async def _add_jobs(connection: AsyncConnection, specs: Sequence[JobSpec]) -> None:
+    wanted = sorted({spec.graph_digest for spec in specs})
+    there = (await connection.scalars(select(graphs.c.digest).where(graphs.c.digest.in_(wanted)))).all()
+    missing = sorted(set(wanted) - set(there))
+    if missing:
+        raise UsageError(f"graph {missing[0]} is named by a job, but was not handed in")
+    await connection.execute(insert(jobs), [_job_row(spec) for spec in specs])
+
+
+def _job_row(spec: JobSpec) -> dict[str, object]:
+    return {
+        "id": spec.id,
+        "batch": spec.batch,
+        "position": spec.position,
+        "graph_digest": spec.graph_digest,
+        "overrides": overrides_text(spec.overrides),
+        "content_digest": spec.content_digest,
+        "status": Status.PENDING,
+    }
+
+
+def _batch_record(row: Any) -> BatchRecord:
+    return BatchRecord(
+        name=row.name,
+        out=row.out,
+        tenant=row.tenant,
+        priority=row.priority,
+        parameters_json=row.parameters,
+        created=row.created,
+    )

@@ -1,0 +1,77 @@
+"""Farm-wide locks: one holder of a name at a time, freed by the system when the holder dies."""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sqlalchemy import text
+
+from comfyfarm.ledger.database import _FOREIGN, Database
+
+_POLL_S = 0.02
+
+
+class Locks(Database):
+    """The part of the ledger by which processes take turns."""
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        """Hold the lock `name` of this ledger; wait for it as long as it takes.
+
+        PostgreSQL keeps an advisory lock for the connection, so a dead holder's is free at once.
+        A SQLite file has users on one machine only: there it is a file lock beside it.
+
+        Raises:
+            LedgerError: the database did not answer.
+        """
+        holder = self._file_lock(name) if self.is_sqlite else self._advisory_lock(name)
+        async with holder:
+            yield
+
+    @asynccontextmanager
+    async def _file_lock(self, name: str) -> AsyncIterator[None]:
+        path = Path(f"{self.url.database}.{_key(name):x}.lock")
+        # Never removed: a waiter may have it open already.
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while not _is_locked_now(file):
+                await self._clock.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(file)
+
+    @asynccontextmanager
+    async def _advisory_lock(self, name: str) -> AsyncIterator[None]:
+        key = {"key": _key(name)}
+        try:
+            connection = await self._engine.connect()
+        except _FOREIGN as exc:
+            raise self._wrapped(exc) from exc
+        try:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.execute(text("SELECT pg_advisory_lock(:key)"), key)
+            yield
+            await connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
+        except BaseException:
+            # The lock is the connection's: closing that for good frees it, whatever happened.
+            await connection.invalidate()
+            raise
+        finally:
+            await connection.close()
+
+
+def _key(name: str) -> int:
+    """A signed 63-bit number for a name, other than the migrations' own."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
+
+
+def _is_locked_now(file: int) -> bool:
+    import fcntl  # Not on Windows, where all else of the ledger works.
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The ledger's schema, step by step. Run by `comfyfarm.ledger.migrate` only."""

@@ -1,0 +1,77 @@
+"""Catalogues: which content stands behind which name. A file lists it, a models folder is hashed."""
+
+import json
+import tomllib
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from comfyfarm.addresses import base_name, mask
+from comfyfarm.errors import CatalogueError
+from comfyfarm.lock.listing import Catalogue as Catalogue
+from comfyfarm.lock.listing import CatalogueEntry as CatalogueEntry
+from comfyfarm.lock.listing import collect
+from comfyfarm.lock.listing import merge as merge
+from comfyfarm.lock.lockfile import flaws_of
+from comfyfarm.lock.models_folder import catalogue_from_dir as catalogue_from_dir
+from comfyfarm.workflow.findings import Refused
+from comfyfarm.workflow.strict import strict_json
+
+_FORM = "a catalogue lists folder, path, sha256, size and sources of each model"
+_ENTRIES = TypeAdapter(tuple[CatalogueEntry, ...])
+
+
+def read_catalogue(data: bytes, *, name: str) -> Catalogue:
+    """Read a catalogue file: a JSON or YAML list, a `models` list in either, or TOML `[[models]]`.
+
+    The form follows the suffix of `name`; without a known one, the content.
+
+    Raises:
+        CatalogueError: it cannot be read, or one name stands for two contents.
+    """
+    shown = mask(name)
+    raw = _parse(data, name, shown)
+    entries = raw.get("models") if isinstance(raw, dict) else raw
+    if not isinstance(entries, list):
+        raise CatalogueError(f"{shown}: is no list of models; {_FORM}")
+    try:
+        found = _ENTRIES.validate_python(entries)
+    except ValidationError as exc:
+        raise CatalogueError("\n".join(flaws_of(exc, shown, remedy=_FORM))) from exc
+    return collect(found, name=shown)
+
+
+def _parse(data: bytes, name: str, shown: str) -> Any:
+    kind = base_name(name).rpartition(".")[2].lower()
+    if kind == "json" or (kind not in {"toml", "yaml", "yml"} and data.lstrip()[:1] in {b"[", b"{"}):
+        # `[[models]]` begins like JSON; a JSON list of lists is no catalogue.
+        if kind == "json" or not data.lstrip().startswith(b"[["):
+            return _json(data, name)
+        kind = "toml"
+    try:
+        text = data.decode("utf-8-sig")
+        return tomllib.loads(text) if kind == "toml" else yaml.safe_load(text)
+    except UnicodeDecodeError as exc:
+        raise CatalogueError(f"{shown}: not UTF-8 at offset {exc.start}; save it as UTF-8") from exc
+    except tomllib.TOMLDecodeError as exc:
+        raise CatalogueError(f"{shown}: not TOML: {exc}; {_FORM}") from exc
+    except (yaml.YAMLError, RecursionError, ValueError) as exc:
+        raise CatalogueError(f"{shown}: not YAML: {_one_line(exc)}; {_FORM}") from exc
+
+
+def _json(data: bytes, name: str) -> Any:
+    try:
+        return strict_json(data, name=name)
+    except Refused as exc:
+        raise CatalogueError(str(exc)) from exc
+
+
+def _one_line(exc: Exception) -> str:
+    return " ".join(str(exc).split())[:300]
+
+
+def write_catalogue(catalogue: Catalogue) -> bytes:
+    """The catalogue as a JSON list, sorted."""
+    rows = [entry.model_dump(mode="json") for entry in sorted(catalogue.entries, key=lambda e: e.key)]
+    return f"{json.dumps(rows, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()

@@ -1,0 +1,144 @@
+"""`comfyfarm.lock`: everything that a workflow needs, pinned by content, as text that diffs well."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    JsonValue,
+    NonNegativeInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from comfyfarm.addresses import mask
+from comfyfarm.errors import CatalogueError
+from comfyfarm.ids import Sha256
+from comfyfarm.lock.paths import SafeFolder, SafePath
+from comfyfarm.workflow.findings import Refused
+from comfyfarm.workflow.strict import strict_json
+
+VERSION: Final = 1
+_Source = Annotated[str, StringConstraints(min_length=1)]
+
+
+class LockedModel(BaseModel):
+    """One model file, pinned to its content rather than its name. Unknown fields are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    folder: SafeFolder
+    """ComfyUI's models-folder key, such as `checkpoints`."""
+    path: SafePath
+    """Below that folder, with `/` between folders."""
+    sha256: Sha256
+    size: NonNegativeInt
+    """In bytes."""
+    sources: tuple[_Source, ...] = ()
+    """Addresses of any scheme, or paths, best first. Any of them yields these bytes or is refused."""
+    header: JsonValue = None
+    """Summary of a safetensors header, once one is read."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Folder and path: what names the file for ComfyUI."""
+        return (self.folder, self.path)
+
+
+class LockedRepo(BaseModel):
+    """A hub repository at one revision."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str
+    revision: str
+
+
+class LockedPack(BaseModel):
+    """A node pack at one commit."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str
+    url: str
+    commit: str
+
+
+class Lock(BaseModel):
+    """The pinned closure of one or more workflows. Unknown fields are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    version: Literal[1] = VERSION
+    models: tuple[LockedModel, ...] = ()
+    repos: tuple[LockedRepo, ...] = ()
+    packs: tuple[LockedPack, ...] = ()
+    python: JsonValue = None
+    """The Python environment, once one is solved."""
+    comfyui: str | None = None
+    """Version of ComfyUI that it was made for."""
+    schema_sha256: Sha256 | None = None
+    """Digest of the node classes that it was made with."""
+
+    @model_validator(mode="after")
+    def _no_twins(self) -> "Lock":
+        seen: set[tuple[str, str]] = set()
+        for model in self.models:
+            if model.key in seen:
+                raise ValueError(f"{model.folder}/{model.path} is listed twice")
+            seen.add(model.key)
+        return self
+
+    @cached_property
+    def digest(self) -> Sha256:
+        """SHA-256 of the lock as it is written."""
+        return hashlib.sha256(write_lock(self)).hexdigest()
+
+
+def write_lock(lock: Lock) -> bytes:
+    """The lock as text: keys and entries sorted, one field a line, so that a change is one line."""
+    raw = lock.model_dump(mode="json")
+    raw["models"] = sorted(raw["models"], key=lambda item: (item["folder"], item["path"]))
+    raw["repos"] = sorted(raw["repos"], key=lambda item: (item["id"], item["revision"]))
+    raw["packs"] = sorted(raw["packs"], key=lambda item: (item["name"], item["url"]))
+    text = json.dumps(raw, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n".encode()
+
+
+def read_lock(data: bytes, *, name: str) -> Lock:
+    """Read a lock file.
+
+    Raises:
+        CatalogueError: it is none, or of another version; every flaw is named with its place.
+    """
+    try:
+        raw = strict_json(data, name=name)
+    except Refused as exc:
+        raise CatalogueError(str(exc)) from exc
+    if not isinstance(raw, dict):
+        raise CatalogueError(f"{mask(name)}: is no lock; make one with `comfyfarm lock`")
+    if raw.get("version") != VERSION or isinstance(raw["version"], bool):
+        raise CatalogueError(
+            f"{mask(name)}: version is {raw.get('version')!r:.40}, and this comfyfarm reads version "
+            f"{VERSION}; make the lock again with `comfyfarm lock`, or upgrade comfyfarm"
+        )
+    try:
+        return Lock.model_validate(raw)
+    except ValidationError as exc:
+        raise CatalogueError("\n".join(_flaws(exc, mask(name)))) from exc
+
+
+def _flaws(exc: ValidationError, name: str) -> Iterable[str]:
+    return flaws_of(exc, name, remedy="make the lock again with `comfyfarm lock`")
+
+
+def flaws_of(exc: ValidationError, name: str, *, remedy: str) -> Iterable[str]:
+    """What pydantic found, one line each: the file, the place in it, what, and what to do."""
+    for flaw in exc.errors(include_url=False):
+        place = ".".join(str(step) for step in flaw["loc"]) or "the whole"
+        yield f"{name}: {place}: {flaw['msg'].removeprefix('Value error, ')}; {remedy}"

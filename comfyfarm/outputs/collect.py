@@ -1,0 +1,106 @@
+"""Brings what a finished prompt left on its server to this host: streamed, hashed, under safe names."""
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from comfyfarm.clock import Clock
+from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.comfy.wire import HistoryEntry, OutputEntry
+from comfyfarm.errors import ServerError
+from comfyfarm.ids import JobId
+from comfyfarm.outputs.names import SpooledFile, safe_relative
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 3
+
+
+class Spool:
+    """Where rendered files wait on this host until they are synced, a folder for each job."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def folder(self, job_id: JobId) -> Path:
+        """The job's own folder; it need not exist."""
+        return self._root / job_id
+
+    def clear(self, job_id: JobId) -> None:
+        """Forget the job's files: they are synced, or about to be collected anew."""
+        shutil.rmtree(self.folder(job_id), ignore_errors=True)
+
+
+async def collect(
+    client: ComfyClient, entry: HistoryEntry, *, job_id: JobId, spool: Spool, clock: Clock
+) -> tuple[SpooledFile, ...]:
+    """Download every output of the entry, whatever its key; texts become small files.
+
+    Entries of type `temp` are left out unless there is nothing else.
+
+    Raises:
+        ServerError: a listed file could not be had whole after three tries.
+    """
+    spool.clear(job_id)
+    folder = spool.folder(job_id)
+    partial = folder / ".partial"
+    partial.mkdir(parents=True)
+    taken: set[str] = set()
+    files = []
+    for output in _wanted(entry.files()):
+        path = _free(_place(output, job_id), output.node, taken)
+        sha256, size = await _download(client, output, partial / "file", clock=clock)
+        files.append(_keep(partial / "file", folder, path, sha256=sha256, size=size))
+    for text in entry.texts():
+        data = text.text.encode()
+        (partial / "file").write_bytes(data)
+        path = _free(safe_relative("text", f"{text.node}_{text.key}.txt"), text.node, taken)
+        sha256 = hashlib.sha256(data).hexdigest()
+        files.append(_keep(partial / "file", folder, path, sha256=sha256, size=len(data)))
+    partial.rmdir()
+    return tuple(files)
+
+
+def _wanted(entries: Iterable[OutputEntry]) -> tuple[OutputEntry, ...]:
+    found = tuple(entries)
+    kept = tuple(entry for entry in found if entry.type != "temp")
+    return kept or found
+
+
+def _place(entry: OutputEntry, job_id: JobId) -> str:
+    """The job's own prefix is left out of the path: it is the folder's name already."""
+    parts = entry.subfolder.replace("\\", "/").split("/")
+    own = parts[1:] if parts[0] == job_id else parts
+    return safe_relative("/".join(own), entry.filename)
+
+
+def _free(path: str, node: str, taken: set[str]) -> str:
+    """The path, or one that names the node where another file of this job has it."""
+    if path in taken:
+        folder, _, name = path.rpartition("/")
+        path = safe_relative(folder, f"node{node}_{len(taken)}_{name}")
+    taken.add(path)
+    return path
+
+
+def _keep(file: Path, folder: Path, path: str, *, sha256: str, size: int) -> SpooledFile:
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    file.rename(target)
+    return SpooledFile(path=path, local=target, sha256=sha256, size=size)
+
+
+async def _download(
+    client: ComfyClient, entry: OutputEntry, target: Path, *, clock: Clock
+) -> tuple[str, int]:
+    for tries in range(1, _TRIES + 1):
+        try:
+            return await client.download(entry, target)
+        except ServerError as exc:
+            if tries == _TRIES:
+                raise
+            logger.warning("output %s of node %s: %s; again", entry.filename, entry.node, exc)
+            await clock.sleep(0.5 * tries)
+    raise AssertionError

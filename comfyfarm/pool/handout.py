@@ -1,0 +1,98 @@
+"""Hands waiting jobs to lanes: our own queue, since a limit of Prefect's is waited for by polling."""
+
+import asyncio
+from typing import Generic, TypeVar
+
+from comfyfarm.pool.scheduling import LaneLoad, WaitingJob, choose
+
+Item = TypeVar("Item")
+
+
+class Handout(Generic[Item]):
+    """Jobs go in with `put`, come out with `take`; `done` frees the place that `take` filled."""
+
+    def __init__(self, *, depth: int = 2) -> None:
+        """`depth`: prompts of ours that one server may have, the running one included."""
+        self._depth = depth
+        self._jobs: list[tuple[WaitingJob, Item]] = []
+        self._lanes: dict[str, int] = {}
+        self._left: set[str] = set()
+        self._changed = asyncio.Condition()
+        self._closed = False
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """Servers whose lanes can take jobs now."""
+        return tuple(self._lanes)
+
+    async def put(
+        self, item: Item, *, pinned: str | None = None, avoid: frozenset[str] = frozenset()
+    ) -> None:
+        """Add a job behind those that wait. A pin to a server without a lane is no pin."""
+        job = WaitingJob(pinned=pinned if pinned in self._lanes else None, avoid=avoid)
+        async with self._changed:
+            self._jobs.append((job, item))
+            self._changed.notify_all()
+
+    async def withdraw(self, item: Item) -> bool:
+        """Take a job back out; False when a lane has it already."""
+        async with self._changed:
+            before = len(self._jobs)
+            self._jobs = [pair for pair in self._jobs if pair[1] is not item]
+            return len(self._jobs) < before
+
+    async def open_lane(self, url: str) -> None:
+        """A lane can take jobs from now on."""
+        async with self._changed:
+            self._lanes.setdefault(url, 0)
+            self._changed.notify_all()
+
+    async def shut_lane(self, url: str) -> None:
+        """A lane takes nothing more; jobs pinned to it are anybody's."""
+        async with self._changed:
+            self._lanes.pop(url, None)
+            self._jobs = [
+                (job.model_copy(update={"pinned": None}) if job.pinned == url else job, item)
+                for job, item in self._jobs
+            ]
+            self._changed.notify_all()
+
+    async def leave(self, url: str) -> None:
+        """The lane will never take anything again: its takers get None."""
+        async with self._changed:
+            self._left.add(url)
+            self._changed.notify_all()
+
+    async def take(self, url: str) -> Item | None:
+        """The next job for this lane, waited for; None once there will be none for it."""
+        async with self._changed:
+            while not self._closed and url not in self._left:
+                index = self._choice(url)
+                if index is not None:
+                    self._lanes[url] += 1
+                    # Another place may be free for the next job, now that this one is gone.
+                    self._changed.notify_all()
+                    return self._jobs.pop(index)[1]
+                await self._changed.wait()
+        return None
+
+    async def done(self, url: str) -> None:
+        """The server is through with a job that this lane took."""
+        async with self._changed:
+            if self._lanes.get(url, 0) > 0:
+                self._lanes[url] -= 1
+            self._changed.notify_all()
+
+    async def close(self) -> tuple[Item, ...]:
+        """No lane gets anything more; the jobs that still waited."""
+        async with self._changed:
+            self._closed = True
+            left, self._jobs = tuple(item for _, item in self._jobs), []
+            self._changed.notify_all()
+            return left
+
+    def _choice(self, url: str) -> int | None:
+        if url not in self._lanes:
+            return None
+        loads = [LaneLoad(url=lane, in_flight=count) for lane, count in self._lanes.items()]
+        return choose([job for job, _ in self._jobs], loads, asking=url, depth=self._depth)

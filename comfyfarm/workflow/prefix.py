@@ -1,0 +1,100 @@
+"""Where a graph saves: a prefix for each job, and which nodes must have saved in the end.
+
+A prefix of its own keeps a cached node from naming another job's picture, and two servers from one
+name (`design.md` 5.3).
+"""
+
+from collections.abc import Iterator
+
+from comfyfarm.ids import NodeId
+from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.node import Link
+from comfyfarm.workflow.schema import NodeSchema
+
+_PREFIX = "filename_prefix"
+_OTHER_INPUT = {
+    "SaveImageDataSetToFolder": "folder_name",
+    "SaveImageTextDataSetToFolder": "folder_name",
+    "SaveLoRA": "prefix",
+}
+"""Where the name goes elsewhere: the first two make that folder only, so `/` in a prefix fails."""
+_SILENT = frozenset(
+    {
+        "CLIPSave",
+        "CheckpointSave",
+        "ImageOnlyCheckpointSave",
+        "LoraSave",
+        "LossGraphNode",
+        "ModelSave",
+        "SaveImageDataSetToFolder",
+        "SaveImageTextDataSetToFolder",
+        "SaveLoRA",
+        "VAESave",
+    }
+)
+"""They write models or data sets and tell the history nothing."""
+_TEMPORARY = frozenset(
+    {"CreateBoundingBoxes", "ImageCompare", "LossGraphNode", "MaskPreview", "SAM3_TrackPreview"}
+)
+"""Output nodes without `Preview` at the start whose files are temporary."""
+
+
+def with_output_prefix(workflow: Workflow, schema: NodeSchema, prefix: str) -> Workflow:
+    """The workflow saving under `<prefix>/<what it said>`.
+
+    Set on every `filename_prefix` that the schema knows, the default added where the file leaves
+    it out. A prefix that comes over a link cannot be changed and stays.
+    """
+    graph = workflow.to_api()
+    for node, name, old in _prefixes(workflow, schema):
+        graph[node]["inputs"][name] = f"{prefix}/{_inside(old)}"
+    return Workflow.from_api(graph, name=workflow.name)
+
+
+def expected_outputs(workflow: Workflow, schema: NodeSchema) -> tuple[NodeId, ...]:
+    """The nodes that must have an entry in the history when all went well.
+
+    Only ComfyUI's own nodes that save under a prefix and say so: what others tell is not known.
+    """
+    return tuple(node.id for node in workflow.nodes if _tells(node.class_type, schema))
+
+
+def output_nodes(workflow: Workflow, schema: NodeSchema) -> tuple[NodeId, ...]:
+    """The nodes that ComfyUI runs for their own sake."""
+    return tuple(node.id for node in workflow.nodes if schema.is_output_node(node.class_type))
+
+
+def saves_files(workflow: Workflow, schema: NodeSchema) -> bool:
+    """Whether any node saves for good, so that temporary files are only previews."""
+    return any(
+        schema.is_output_node(node.class_type) and not _is_temporary(node.class_type)
+        for node in workflow.nodes
+    )
+
+
+def _prefixes(workflow: Workflow, schema: NodeSchema) -> Iterator[tuple[NodeId, str, str]]:
+    """Node, input and old value of all that can be set."""
+    for node in workflow.nodes:
+        name = _OTHER_INPUT.get(node.class_type, _PREFIX)
+        spec = schema.input(node.class_type, name)
+        if spec is not None:
+            old = node.inputs.get(name, spec.default)
+            if not isinstance(old, Link):
+                yield node.id, name, "" if old is None else str(old)
+
+
+def _inside(old: str) -> str:
+    """The old prefix without what would lead out of the job's own folder."""
+    parts = old.replace("\\", "/").split("/")
+    folders = [part for part in parts[:-1] if part not in {"", ".", ".."}]
+    last = parts[-1] if parts[-1] not in {"", ".", ".."} else "ComfyUI"
+    return "/".join([*folders, last])
+
+
+def _tells(class_type: str, schema: NodeSchema) -> bool:
+    saves = schema.is_output_node(class_type) and schema.input(class_type, _PREFIX) is not None
+    return saves and schema.is_core(class_type) and class_type not in _SILENT
+
+
+def _is_temporary(class_type: str) -> bool:
+    return "Preview" in class_type or class_type in _TEMPORARY

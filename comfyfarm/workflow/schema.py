@@ -1,0 +1,161 @@
+"""What node classes take and give, as a ComfyUI server says it in `/object_info`.
+
+Combos come in two shapes, a list of options or `"COMBO"` with options; both are read. Inputs that
+grow or depend on others (`a.b`) are in no schema: look-ups of them answer None.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+from comfyfarm.ids import Sha256
+from comfyfarm.workflow.canonical import digest_of
+from comfyfarm.workflow.findings import Refused, error
+from comfyfarm.workflow.folders import folder_of, is_input_file, sentinels_of
+from comfyfarm.workflow.input_spec import InputSpec, make_spec, type_name, upload_of
+
+
+class NodeSchema:
+    """The node classes of one server, or of the snapshot that is shipped."""
+
+    def __init__(self, classes: Mapping[str, Any], *, name: str, live: bool) -> None:
+        """Takes over `classes`, which has been checked; use the class methods."""
+        self._classes = classes
+        self._specs: dict[str, dict[str, InputSpec]] = {}
+        self._outputs: dict[str, tuple[str, ...]] = {}
+        self.name = name
+        """Where it comes from, for messages."""
+        self.live = live
+        """Whether it is a running server's, whose lists of files are true at this moment."""
+
+    @classmethod
+    def shipped(cls) -> "NodeSchema":
+        """The snapshot of a ComfyUI 0.27 without custom nodes and without files."""
+        return _shipped()
+
+    @classmethod
+    def from_object_info(
+        cls, data: bytes | Mapping[str, Any], *, name: str, live: bool = False
+    ) -> "NodeSchema":
+        """The schema in a server's answer to `/object_info`, or in a saved one.
+
+        `live`: its lists of files are those of the server that will render, now.
+
+        Raises:
+            Refused: a `WorkflowError`, when it is no such answer.
+        """
+        classes = _parse(data, name) if isinstance(data, bytes) else data
+        if not isinstance(classes, Mapping) or not all(_is_class(item) for item in classes.values()):
+            raise Refused(name, [_not_a_schema("not what /object_info answers")])
+        return cls(classes, name=name, live=live)
+
+    @cached_property
+    def sha256(self) -> Sha256:
+        """Digest of the classes. Lists of files do not count: they change with every upload."""
+        return digest_of({name: self._without_files(name, raw) for name, raw in self._classes.items()})
+
+    def knows(self, class_type: str) -> bool:
+        """Whether the class is here."""
+        return class_type in self._classes
+
+    @property
+    def class_types(self) -> tuple[str, ...]:
+        """The names of all classes."""
+        return tuple(self._classes)
+
+    def inputs(self, class_type: str) -> Mapping[str, InputSpec]:
+        """The inputs of a class, hidden ones excepted; empty when the class is not known."""
+        if class_type not in self._specs:
+            self._specs[class_type] = _specs_of(self._classes.get(class_type, {}))
+        return self._specs[class_type]
+
+    def input(self, class_type: str, name: str) -> InputSpec | None:
+        """One input; None when the class or the input is not known."""
+        return self.inputs(class_type).get(name)
+
+    def outputs(self, class_type: str) -> tuple[str, ...]:
+        """The types of the outputs, in order; empty when the class is not known."""
+        if class_type not in self._outputs:
+            raw = self._classes.get(class_type, {}).get("output") or ()
+            self._outputs[class_type] = tuple(type_name(item) for item in raw)
+        return self._outputs[class_type]
+
+    def is_output_node(self, class_type: str) -> bool:
+        """Whether ComfyUI runs a node of this class for its own sake."""
+        return bool(self._classes.get(class_type, {}).get("output_node"))
+
+    def is_core(self, class_type: str) -> bool:
+        """Whether the class is ComfyUI's own, neither a pack's nor a paid service's."""
+        module = str(self._classes.get(class_type, {}).get("python_module", ""))
+        return module == "nodes" or module.startswith("comfy_extras.")
+
+    def offered(self, class_type: str, name: str) -> tuple[str, ...] | None:
+        """What a combo offers, as text; None when the input is no combo or not known."""
+        spec = self.input(class_type, name)
+        if spec is None or spec.options is None:
+            return None
+        return tuple(option for option in spec.options if isinstance(option, str))
+
+    def _without_files(self, class_type: str, raw: Mapping[str, Any]) -> dict[str, Any]:
+        kinds = {kind: dict(inputs) for kind, inputs in _kinds(raw).items()}
+        for inputs in kinds.values():
+            for name, spec in inputs.items():
+                if _is_mapped(class_type, name) or upload_of(spec) is not None:
+                    inputs[name] = _emptied(spec, sentinels_of(class_type, name))
+        return {**raw, "input": kinds}
+
+
+def is_file_input(class_type: str, name: str, spec: InputSpec) -> bool:
+    """Whether the input names files of the server: models by the folder map, or uploads."""
+    return spec.upload is not None or _is_mapped(class_type, name)
+
+
+def _is_mapped(class_type: str, name: str) -> bool:
+    return bool(folder_of(class_type, name)) or is_input_file(class_type, name)
+
+
+def _emptied(raw: Any, keep: tuple[str, ...]) -> list[Any]:
+    head, options = raw[0], dict(raw[1]) if len(raw) > 1 and isinstance(raw[1], Mapping) else {}
+    if "options" in options:
+        options["options"] = [item for item in options["options"] or () if item in keep]
+    if isinstance(head, list):
+        head = [item for item in head if item in keep]
+    options.pop("default", None)
+    return [head, options]
+
+
+@cache
+def _shipped() -> NodeSchema:
+    data = resources.files("comfyfarm.workflow").joinpath("object_info.json").read_bytes()
+    return NodeSchema(json.loads(data), name="the shipped schema (ComfyUI 0.27)", live=False)
+
+
+def _parse(data: bytes, name: str) -> Any:
+    try:
+        # Not strict: custom nodes have infinite limits, and servers write `Infinity`.
+        return json.loads(data)
+    except (ValueError, RecursionError) as exc:
+        raise Refused(name, [_not_a_schema(f"not JSON ({exc})")]) from exc
+
+
+def _not_a_schema(message: str) -> Any:
+    return error("bad_schema", message, "save the answer of a server's /object_info")
+
+
+def _is_class(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and isinstance(raw.get("input"), Mapping)
+
+
+def _kinds(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {kind: inputs for kind, inputs in raw["input"].items() if isinstance(inputs, Mapping)}
+
+
+def _specs_of(raw: Mapping[str, Any]) -> dict[str, InputSpec]:
+    kinds = raw.get("input", {})
+    return {
+        name: make_spec(name, spec, required=kind == "required")
+        for kind in ("required", "optional")
+        for name, spec in (kinds.get(kind) or {}).items()
+    }

@@ -1,0 +1,199 @@
+"""JSON, read strictly: what a lenient parser would change without a word is named instead.
+
+Duplicate keys, NaN and infinities, numbers too long to be meant, lone surrogates, other encodings
+than UTF-8, nesting and size beyond any workflow: each is a finding with a code and the JSON path.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from comfyfarm.workflow.findings import Finding, Refused, error
+
+LIMIT_BYTES = 100 * 1024 * 1024
+"""ComfyUI refuses larger bodies by default (`--max-upload-size`)."""
+MAX_DEPTH = 100
+"""Levels of nesting. Real files stay below 20; parsers and copies recurse."""
+MAX_DIGITS = 400
+"""Digits of one number. A seed has 20; ComfyUI's parser refuses 4,300."""
+
+_BOMS = ((b"\xff\xfe\x00\x00", "UTF-32"), (b"\x00\x00\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"),
+         (b"\xfe\xff", "UTF-16"))  # fmt: skip
+_UTF8_BOM = b"\xef\xbb\xbf"
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A value that strict reading refuses, with its place in the document."""
+
+    path: Path
+    code: str
+    message: str
+
+    @property
+    def finding(self) -> Finding:
+        """The flaw as people see it."""
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return error(self.code, f"{self.message} at ${place}", _REMEDIES[self.code])
+
+
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """Stands in the parsed tree for a value that is refused, until its path is known."""
+
+    code: str
+    message: str
+
+
+_REMEDIES = {
+    "duplicate_key": "keep one of them: a parser would drop the other without a word",
+    "non_finite": "write a finite number",
+    "int_too_long": "write the number that was meant",
+    "lone_surrogate": "save the text again as valid Unicode",
+}
+
+
+def strict_json(data: bytes, *, name: str) -> Any:
+    """Parse a JSON document, or say exactly what is wrong with it.
+
+    Raises:
+        Refused: a `WorkflowError`, with one finding for each flaw. `name` is the file in messages.
+    """
+    tree, flaws = parse(data, name=name)
+    if flaws:
+        raise Refused(name, [flaw.finding for flaw in flaws])
+    return tree
+
+
+def parse(data: bytes, *, name: str) -> tuple[Any, tuple[Flaw, ...]]:
+    """Parse a JSON document; what can be placed comes as flaws, what cannot is raised.
+
+    Raises:
+        Refused: too large, another encoding, too deep, or no JSON at all.
+    """
+    text = _decode(data, name)
+    bad: list[_Bad] = []
+    try:
+        tree = json.loads(text, **_hooks(bad))
+    except json.JSONDecodeError as exc:
+        message = f"not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}"
+        raise Refused(name, [error("bad_json", message, "export the file again")]) from exc
+    except RecursionError as exc:
+        raise Refused(name, [_too_deep()]) from exc
+    flaws = tuple(_flaws(tree, surrogates=bool(_SURROGATE.search(data)))) if _suspicious(bad, data) else ()
+    return tree, flaws
+
+
+def has_bom(data: bytes) -> bool:
+    """Whether the file begins with UTF-8's byte order mark, which some editors add."""
+    return data.startswith(_UTF8_BOM)
+
+
+def _decode(data: bytes, name: str) -> str:
+    if len(data) > LIMIT_BYTES:
+        message = f"{len(data)} bytes, which is more than ComfyUI takes ({LIMIT_BYTES})"
+        raise Refused(name, [error("too_large", message, "pass images as files, not inside the JSON")])
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            raise Refused(name, [error("not_utf8", f"encoded as {encoding}", "save it as UTF-8")])
+    if _depth(data) > MAX_DEPTH:
+        raise Refused(name, [_too_deep()])
+    try:
+        return data.removeprefix(_UTF8_BOM).decode("utf-8")
+    except UnicodeDecodeError as exc:
+        message = f"not UTF-8: byte 0x{data[exc.start]:02x} at offset {exc.start}"
+        raise Refused(name, [error("not_utf8", message, "save it as UTF-8")]) from exc
+
+
+def _depth(data: bytes) -> int:
+    """Deepest nesting, without recursion: strings are cut out, brackets are counted."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return 0
+    bare = _ESCAPE.sub(b"", data) if b"\\" in data else data
+    brackets = _STRING.sub(b"", bare.translate(None, _NOT_STRUCTURE))
+    return max(accumulate(_STEP.get(byte, 0) for byte in brackets), default=0)
+
+
+def _too_deep() -> Finding:
+    return error("too_deep", f"nested deeper than {MAX_DEPTH} levels", "no workflow is; export it again")
+
+
+def _hooks(bad: list[_Bad]) -> dict[str, Any]:
+    def note(code: str, message: str) -> _Bad:
+        bad.append(_Bad(code, message))
+        return bad[-1]
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) != len(items):
+            seen: set[str] = set()
+            for key, _ in items:
+                if key in seen:
+                    found[key] = note("duplicate_key", f"the key {_shown(key)} occurs twice")
+                seen.add(key)
+        return found
+
+    def number(digits: str) -> Any:
+        if len(digits) > MAX_DIGITS:
+            return note("int_too_long", f"a number of {len(digits)} digits")
+        return int(digits)
+
+    def real(digits: str) -> Any:
+        value = float(digits)
+        return value if math.isfinite(value) else note("non_finite", f"{digits[:20]} is infinite")
+
+    return {
+        "object_pairs_hook": pairs,
+        "parse_int": number,
+        "parse_float": real,
+        "parse_constant": lambda word: note("non_finite", f"{word} is no JSON number"),
+    }
+
+
+def _suspicious(bad: list[_Bad], data: bytes) -> bool:
+    return bool(bad) or _SURROGATE.search(data) is not None
+
+
+def _flaws(tree: Any, *, surrogates: bool) -> Iterator[Flaw]:
+    stack: list[tuple[Path, Any]] = [((), tree)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, _Bad):
+            yield Flaw(path, value.code, value.message)
+        elif isinstance(value, dict):
+            if surrogates:
+                yield from (_surrogate((*path, "?")) for key in value if not is_unicode(key))
+            stack.extend(((*path, key), item) for key, item in reversed(value.items()))
+        elif isinstance(value, list):
+            stack.extend(((*path, place), item) for place, item in reversed(list(enumerate(value))))
+        elif surrogates and isinstance(value, str) and not is_unicode(value):
+            yield _surrogate(path)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be encoded: half a surrogate pair cannot."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _surrogate(path: Path) -> Flaw:
+    safe = tuple(step if isinstance(step, int) or is_unicode(step) else "?" for step in path)
+    return Flaw(safe, "lone_surrogate", "half a surrogate pair")
+
+
+def _shown(key: str) -> str:
+    return repr(key[:60])

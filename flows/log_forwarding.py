@@ -1,0 +1,16 @@
+"""The core's logs in Prefect's dashboard, with the ids of the run and task that they belong to."""
+
+import logging
+
+from prefect.logging.handlers import APILogHandler
+
+
+def forward_core_logs() -> None:
+    """Send what `comfyfarm` logs to the Prefect API. Once, however often it is called.
+
+    PREFECT_LOGGING_EXTRA_LOGGERS does the same, but only when it was set before Prefect was imported.
+    """
+    core = logging.getLogger("comfyfarm")
+    core.setLevel(min(core.level or logging.INFO, logging.INFO))
+    if not any(isinstance(handler, APILogHandler) for handler in core.handlers):
+        core.addHandler(APILogHandler())

@@ -1,0 +1,41 @@
+"""What a flow's parameters name: blocks, addresses, or this machine's own."""
+
+from pathlib import Path
+from typing import Any
+
+from blocks.comfy_host import ComfyHost
+from blocks.object_access import Mirror, ObjectAccess, OutputStore
+from comfyfarm.cache.objects import S3Access
+from comfyfarm.farm.servers import host_slug
+from comfyfarm.settings import read_settings
+
+
+async def output_place(out: str) -> tuple[str, S3Access | None]:
+    """Where outputs go, and as whom: `output-store/NAME` is a block, anything else the address itself."""
+    return await _place(out, "output-store/", OutputStore)
+
+
+async def mirror_place(mirror: str | None) -> tuple[str | None, S3Access | None]:
+    """Where model files come from, and as whom: `mirror/NAME` is a block."""
+    return (None, None) if mirror is None else await _place(mirror, "mirror/", Mirror)
+
+
+async def _place(name: str, prefix: str, kind: type[ObjectAccess]) -> tuple[str, S3Access | None]:
+    if not name.startswith(prefix):
+        return name, None
+    block = await kind.named(name.removeprefix(prefix))
+    return block.address, block.access()
+
+
+async def host_fields(host: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """Servers and folders of the host: as given, else as its `comfy-host` block says.
+
+    Raises:
+        UsageError: no servers are given, and there is no such block.
+    """
+    name = host or host_slug()
+    block = None if given["servers"] else await ComfyHost.named(name)
+    known = {} if block is None else block.model_dump(include=set(given))
+    fields = {key: given[key] or known.get(key) for key in given}
+    fields["cache_dir"] = Path(fields["cache_dir"] or read_settings().cache_dir)
+    return {**fields, "host": name}

@@ -1,0 +1,114 @@
+"""The flow `render-shard`: one stretch of a batch on one host. It takes jobs until none are left."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from prefect import flow
+
+from comfyfarm.clock import SystemClock
+from comfyfarm.errors import JobDead, StaleClaim, StoreError, TryLater
+from comfyfarm.farm.drive import drive
+from comfyfarm.farm.servers import Server, eligible, examine_all
+from comfyfarm.farm.shard import Shard, TakenJob
+from comfyfarm.farm.stage import load_batch, open_shard
+from comfyfarm.run.retry import RetryPolicy
+from comfyfarm.settings import read_settings
+from flows.cancel_watch import is_cancelling, stop_when_cancelled
+from flows.farm_ledger import farm_ledger
+from flows.gpu_limits import set_gpu_limits
+from flows.log_forwarding import forward_core_logs
+from flows.named_places import output_place
+from flows.render_tasks import full_jitter, lane, render, sync
+
+logger = logging.getLogger("comfyfarm.flows.render_shard")
+
+_INTERRUPT_S = 20.0  # Prefect kills a cancelled run after 30
+
+
+@flow(name="render-shard", flow_run_name="{batch} on {host}")
+async def render_shard(
+    batch: str, host: str, servers: list[str], out: str | None = None, ledger: str | None = None
+) -> dict[str, int]:
+    """Render what is left of a batch on the servers of one host.
+
+    Args:
+        batch: Name of the batch in the ledger.
+        host: Name of the host, as in the tag `gpu:<host>`.
+        servers: Base addresses of its ComfyUI servers.
+        out: Name of an output-store block with the credentials; default: those of the environment.
+        ledger: Name of a ledger block; default: COMFYFARM_LEDGER.
+
+    Returns:
+        How many jobs of the batch have each status.
+    """
+    forward_core_logs()
+    async with farm_ledger(ledger) as opened:
+        request, prepared = await load_batch(opened, batch)
+        request = request.model_copy(update={"host": host})
+        able = eligible(await examine_all(servers), prepared.needed)
+        state_dir = read_settings().state_dir
+        _, access = await output_place(out) if out else ("", None)
+        async with open_shard(
+            request, prepared, able, ledger=opened, state_dir=state_dir, access=access
+        ) as shard:
+            await set_gpu_limits(opened, host)
+            await _work(shard, host, able, request.retries)
+        await set_gpu_limits(opened, host)
+        return await opened.counts(batch)
+
+
+async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: RetryPolicy) -> None:
+    """Lanes and jobs side by side; on a cancel every prompt is interrupted, proven, before it ends."""
+    lanes = [asyncio.create_task(_hold_lane(shard, host, server)) for server in servers]
+    try:
+        async with stop_when_cancelled():
+            await drive(shard, lambda job: _run_job(shard, job, retries), clock=SystemClock())
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_INTERRUPT_S):
+            await shard.interrupt(cancelled=await is_cancelling())
+        raise
+    finally:
+        await shard.close()
+        # One that still waits for its slot would wait for another shard's end.
+        for waiting in lanes:
+            if not shard.has_begun(waiting.get_name()):
+                waiting.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
+
+
+async def _hold_lane(shard: Shard, host: str, server: Server) -> None:
+    """Ask for the lane's GPU slot until it is had: task retries do not cover a failure to get it."""
+    asyncio.current_task().set_name(server.url)  # type: ignore[union-attr]
+    model = server.record(host).model
+    held = lane.with_options(
+        task_run_name=f"lane-{server.url.partition('://')[2]}", tags={f"gpu:{host}", f"gpu:{model}"}
+    )
+    while True:
+        try:
+            await held(shard, server.url)
+            return
+        except Exception as exc:
+            # Its module is private to Prefect, hence by name.
+            if type(exc).__name__ != "ConcurrencySlotAcquisitionError":
+                logger.exception("lane of %s", server.url)
+                return
+            logger.warning("no GPU slot yet for %s: %s", server.url, exc)
+            await SystemClock().sleep(2.0)
+
+
+async def _run_job(shard: Shard, job: TakenJob, retries: RetryPolicy) -> None:
+    options: dict[str, Any] = {"retries": retries.attempts - 1, "retry_delay_seconds": full_jitter(retries)}
+    try:
+        await render.with_options(task_run_name=f"render-{job.id}", **options)(shard, job)
+        await sync.with_options(task_run_name=f"sync-{job.id}", **options)(shard, job)
+    except JobDead as exc:
+        logger.error("job %s is dead: %s", job.id, exc)  # noqa: TRY400 - a value by now, no surprise
+    except StaleClaim as exc:
+        logger.warning("%s; its result here is thrown away", exc)
+    except StoreError as exc:
+        await shard.give_back(job, note=f"not uploaded: {exc}")
+    except TryLater as exc:
+        await shard.give_back(job, note=str(exc))

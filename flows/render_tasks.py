@@ -1,0 +1,123 @@
+"""The tasks of a render: thin, since every decision is the core's. Named as people see them."""
+
+import json
+import random
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TaskRunContext
+from prefect.tasks import Task
+
+from comfyfarm.cache.objects import S3Access
+from comfyfarm.clock import SystemClock
+from comfyfarm.errors import AttemptFailed, JobDead, StoreError
+from comfyfarm.farm.prepare import Prepared, Sources
+from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.servers import Server
+from comfyfarm.farm.shard import Shard, TakenJob
+from comfyfarm.farm.stage import hydrate_file, plan_request
+from comfyfarm.lock.lockfile import LockedModel
+from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s
+
+
+def preflight_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    """Content of everything that preflight looks at: files, request, node schema."""
+    request: RenderRequest = parameters["request"]
+    asked = request.model_dump_json(exclude={"servers", "deadlines", "retries"})
+    schema: str = parameters["servers"][0].node_schema.sha256
+    digest = sha256("\n".join([asked, parameters["sources"].digest(), schema]).encode()).hexdigest()
+    return f"preflight/v1/{digest}"
+
+
+def hydrate_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    """The file on this host's cache."""
+    place = sha256(str(parameters["cache_dir"]).encode()).hexdigest()[:12]
+    return f"hydrate/v1/{parameters['host']}/{place}/{parameters['model'].sha256}"
+
+
+async def may_succeed_later(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Retry what the core says may pass; the wait that a server asked for comes on top.
+
+    Looks at `state.data`: `state.result()` of an async task is a coroutine that never raises.
+    """
+    error = state.data
+    if not isinstance(error, AttemptFailed | StoreError):
+        return False
+    if isinstance(error, AttemptFailed) and error.least_s > 0:
+        await SystemClock().sleep(error.least_s)
+    get_run_logger().warning("tried again: %s", error)
+    return True
+
+
+def full_jitter(policy: RetryPolicy) -> list[float]:
+    """Delays before each retry, in seconds. Prefect's own jitter is not uniform."""
+    return [random.uniform(0.0, delay_cap_s(retry, policy)) for retry in range(policy.attempts - 1)]
+
+
+@task(name="preflight", cache_policy=CacheKeyFnPolicy(cache_key_fn=preflight_key), result_serializer="json")
+async def preflight(request: RenderRequest, sources: Sources, servers: Sequence[Server]) -> dict[str, Any]:
+    """Check every graph, pin its models, find its inputs: before anything is paid for."""
+    prepared = plan_request(request, sources, servers)
+    get_run_logger().info(
+        "%d jobs, %d models, %d input files", len(prepared.jobs), len(prepared.models), len(prepared.assets)
+    )
+    dumped: dict[str, Any] = json.loads(prepared.model_dump_json())
+    return dumped
+
+
+@task(
+    name="hydrate",
+    cache_policy=CacheKeyFnPolicy(cache_key_fn=hydrate_key),
+    result_serializer="json",
+    retries=2,
+    retry_delay_seconds=[1, 5],
+)
+async def hydrate(
+    model: LockedModel,
+    host: str,
+    cache_dir: Path,
+    mirror: str | None,
+    access: S3Access | None,
+) -> str:
+    """Have one model file in the host's cache, verified."""
+    get_run_logger().info("%s/%s, %d bytes, on %s", model.folder, model.path, model.size, host)
+    return str(await hydrate_file(model, mirror=mirror, cache_dir=cache_dir, access=access))
+
+
+@task(name="lane", cache_policy=NO_CACHE, persist_result=False)
+async def lane(shard: Shard, url: str) -> None:
+    """Hold one GPU slot for the length of the shard, and work through jobs on its server."""
+    await shard.lane(url)
+
+
+@task(name="render", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=may_succeed_later)
+async def render(shard: Shard, job: TakenJob) -> str:
+    """One job. A failed attempt is raised, so that Prefect waits and people see it; no GPU is held then.
+
+    Raises:
+        AttemptFailed: another attempt follows.
+        JobDead: none does; the dead letter is written.
+    """
+    step = await shard.render(job)
+    if isinstance(step, Retry):
+        raise AttemptFailed(step.reason, step.least_s)
+    if isinstance(step, Dead):
+        await shard.bury(job, step)
+        raise JobDead(f"{step.outcome.reason}: {step.outcome.message}")
+    return f"{len(job.record.files)} files"
+
+
+@task(name="sync", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=may_succeed_later)
+async def sync(shard: Shard, job: TakenJob) -> None:
+    """Bring a rendered job's outputs to their place; the render is never repeated for it."""
+    await shard.sync(job)
+
+
+def prepared_of(dumped: dict[str, Any]) -> Prepared:
+    """The value that `preflight` gave, perhaps from Prefect's cache."""
+    return Prepared.model_validate(dumped)

@@ -1,0 +1,1 @@
+"""What the Makefile runs: demo, wheel check, services for tests. Never part of the wheel."""

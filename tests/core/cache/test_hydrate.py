@@ -1,0 +1,125 @@
+"""Many files from mirror and sources, each once."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.hydrate import hydrate, hydrate_one, sources_of
+from comfyfarm.cache.mirror import add_file, mirror_source
+from comfyfarm.cache.objects import S3Access, open_place
+from comfyfarm.errors import CorruptBytes, TransferError, UsageError
+from infra.s3_server import S3Server
+
+if TYPE_CHECKING:
+    from tests.core.cache.conftest import Model, WebServer
+
+
+def _small(model: "Model", data: bytes, *sources: str) -> "Model":
+    return dataclasses.replace(
+        model, sha256=hashlib.sha256(data).hexdigest(), size=len(data), sources=tuple(sources)
+    )
+
+
+def test_the_mirror_goes_before_the_locks_sources(model: "Model") -> None:
+    pinned = _small(model, b"x", "/disk/x", "https://host/x", "/disk/x")
+
+    assert sources_of(pinned, "s3://b") == (
+        mirror_source("s3://b", pinned.sha256),
+        "/disk/x",
+        "https://host/x",
+    )
+    assert sources_of(pinned, None) == ("/disk/x", "https://host/x")
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket", "web"])
+async def test_files_come_from_every_kind_of_mirror(
+    kind: str,
+    s3: S3Server,
+    access: S3Access,
+    web: "WebServer",
+    model: "Model",
+    content: bytes,
+    blobs: BlobStore,
+    tmp_path: Path,
+) -> None:
+    files = [content, b"lora", b"vae"]
+    models = [_small(model, data) for data in files]
+    mirror = {
+        "folder": str(tmp_path / "mirror"),
+        "bucket": f"s3://{s3.bucket}/{tmp_path.name}",
+        "web": web.url("/mirror"),
+    }[kind]
+    for data, pinned in zip(files, models, strict=True):
+        web.files[f"/mirror/sha256/{pinned.sha256[:2]}/{pinned.sha256}"] = data
+        if kind != "web":
+            (tmp_path / "file").write_bytes(data)
+            await add_file(open_place(mirror, access=access), tmp_path / "file")
+    counted: list[int] = []
+
+    report = await hydrate(
+        [*models, models[1]], mirror=mirror, blobs=blobs, on_progress=counted.append, access=access
+    )
+
+    assert [blobs.path(pinned.sha256).read_bytes() for pinned in models] == files
+    assert report.fetched == tuple(pinned.sha256 for pinned in models)
+    assert report.fetched_bytes == sum(counted) == sum(map(len, files))
+    assert report.reused == ()
+
+
+async def test_what_is_here_is_neither_asked_for_nor_counted(
+    model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "here").write_bytes(b"here")
+    (tmp_path / "new").write_bytes(b"new")
+    here = _small(model, b"here", str(tmp_path / "here"))
+    new = _small(model, b"new", str(tmp_path / "new"))
+    await hydrate_one(here, mirror=None, blobs=blobs)
+    (tmp_path / "here").unlink()
+    counted: list[int] = []
+
+    report = await hydrate([here, new], mirror=None, blobs=blobs, on_progress=counted.append)
+
+    assert (report.fetched, report.reused) == ((new.sha256,), (here.sha256,))
+    assert (report.fetched_bytes, report.reused_bytes, sum(counted)) == (3, 4, 3)
+
+
+async def test_the_locks_sources_stand_in_for_a_mirror_that_lacks_the_file(
+    model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"data")
+    sources = ("hf://repo/file", str(tmp_path / "absent"), (tmp_path / "file").as_uri())
+
+    path = await hydrate_one(_small(model, b"data", *sources), mirror=str(tmp_path / "mirror"), blobs=blobs)
+
+    assert path.read_bytes() == b"data"
+
+
+async def test_all_files_without_a_source_are_named_and_the_others_come(
+    model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "good").write_bytes(b"good")
+    (tmp_path / "bad").write_bytes(b"evil")
+    good = _small(model, b"good", str(tmp_path / "good"))
+    bad = _small(model, b"bad!", str(tmp_path / "bad"))
+    absent = _small(model, b"absent", str(tmp_path / "absent"))
+
+    with pytest.raises(CorruptBytes) as caught:
+        await hydrate([absent, good, bad], mirror=None, blobs=blobs)
+
+    assert absent.sha256 in str(caught.value)
+    assert bad.sha256 in str(caught.value)
+    assert [blobs.has(each.sha256) for each in (good, bad, absent)] == [True, False, False]
+
+
+async def test_a_file_without_any_source_says_so(model: "Model", blobs: BlobStore) -> None:
+    with pytest.raises(TransferError, match="it has no source"):
+        await hydrate_one(model, mirror=None, blobs=blobs)
+
+
+async def test_a_mirror_of_an_unknown_kind_is_wrong_usage(model: "Model", blobs: BlobStore) -> None:
+    with pytest.raises(UsageError, match="ftp://host"):
+        await hydrate([model], mirror="ftp://host", blobs=blobs)

@@ -1,0 +1,148 @@
+"""Links where ComfyUI looks, and nothing of anyone else's touched."""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
+from comfyfarm.errors import ForeignFile, InputError
+
+if TYPE_CHECKING:
+    from tests.core.cache.conftest import Model
+
+
+def _cached(blobs: BlobStore, model: "Model", data: bytes, folder: str, path: str) -> "Model":
+    sha256 = data.hex().ljust(64, "0")
+    temporary = blobs.temporary(sha256)
+    os.write(temporary.fd, data)
+    blobs.adopt(temporary, sha256)
+    return dataclasses.replace(model, sha256=sha256, size=len(data), folder=folder, path=path)
+
+
+@pytest.fixture
+def models(blobs: BlobStore, model: "Model") -> list["Model"]:
+    """A checkpoint in a folder of its own and a LoRA."""
+    return [
+        _cached(blobs, model, b"ckpt", "checkpoints", "sd/é 1.safetensors"),
+        _cached(blobs, model, b"lora", "loras", "l.safetensors"),
+    ]
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_models_are_read_under_their_names_and_linking_again_changes_nothing(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path, hard: bool
+) -> None:
+    root = tmp_path / "models"
+    links = link_models(models, blobs, root, hard=hard)
+    inodes = [link.lstat().st_ino for link in links]
+
+    again = link_models(models, blobs, root, hard=hard)
+
+    assert links == again == (root / "checkpoints/sd/é 1.safetensors", root / "loras/l.safetensors")
+    assert [link.read_bytes() for link in links] == [b"ckpt", b"lora"]
+    assert [link.is_symlink() for link in links] == [not hard] * 2
+    assert [link.lstat().st_ino for link in links] == inodes
+    assert sorted(path.name for path in root.rglob("*") if not path.is_dir()) == sorted(
+        link.name for link in links
+    )
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_link_of_ours_moves_on_to_other_content(
+    models: list["Model"], model: "Model", blobs: BlobStore, tmp_path: Path, before: bool, after: bool
+) -> None:
+    link_models(models, blobs, tmp_path / "models", hard=before)
+    newer = _cached(blobs, model, b"newer", models[0].folder, models[0].path)
+
+    (link,) = link_models([newer], blobs, tmp_path / "models", hard=after)
+
+    assert link.read_bytes() == b"newer"
+    assert blobs.path(models[0].sha256).read_bytes() == b"ckpt"
+
+
+def test_a_dangling_link_of_ours_is_ours(
+    models: list["Model"], model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    (link, _) = link_models(models, blobs, tmp_path / "models")
+    blobs.path(models[0].sha256).unlink()
+    newer = _cached(blobs, model, b"newer", models[0].folder, models[0].path)
+
+    link_models([newer], blobs, tmp_path / "models")
+
+    assert link.read_bytes() == b"newer"
+
+
+def test_all_foreign_files_are_named_and_nothing_is_linked(
+    models: list["Model"], model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    root = tmp_path / "models"
+    (root / "loras").mkdir(parents=True)
+    (root / "loras/l.safetensors").write_bytes(b"mine")
+    (root / "vae/v.pt").mkdir(parents=True)
+    (root / "clip").write_bytes(b"a file where a folder goes")
+    (root / "unet").mkdir()
+    (root / "unet/u.gguf").symlink_to(tmp_path / "elsewhere")
+    others = [
+        _cached(blobs, model, b"vae", "vae", "v.pt"),
+        _cached(blobs, model, b"clip", "clip", "c.pt"),
+        _cached(blobs, model, b"unet", "unet", "u.gguf"),
+    ]
+
+    with pytest.raises(ForeignFile) as caught:
+        link_models([*models, *others], blobs, root)
+
+    assert str(caught.value).splitlines()[1:] == [
+        f"  {root / name}" for name in ("loras/l.safetensors", "vae/v.pt", "clip/c.pt", "unet/u.gguf")
+    ]
+    assert (root / "loras/l.safetensors").read_bytes() == b"mine"
+    assert not (root / "checkpoints").exists()
+
+
+def test_a_folder_that_the_user_linked_elsewhere_is_followed(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "big disk").mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/loras").symlink_to(tmp_path / "big disk")
+
+    link_models(models, blobs, tmp_path / "models")
+
+    assert (tmp_path / "big disk/l.safetensors").read_bytes() == b"lora"
+
+
+@pytest.mark.parametrize("path", ["../x.pt", "/x.pt", "a/../../x.pt", "", "a\\..\\x.pt"])
+def test_a_path_that_leads_out_of_the_folder_is_refused(
+    model: "Model", blobs: BlobStore, tmp_path: Path, path: str
+) -> None:
+    with pytest.raises(InputError, match="leads out"):
+        link_models([dataclasses.replace(model, path=path)], blobs, tmp_path / "models")
+
+
+def test_two_contents_of_one_path_are_refused(
+    models: list["Model"], model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    other = _cached(blobs, model, b"other", models[0].folder, models[0].path)
+
+    with pytest.raises(InputError, match="two files of different content"):
+        link_models([models[0], other], blobs, tmp_path / "models")
+
+
+def test_a_view_shows_the_locks_models_to_comfyui(models: list["Model"], blobs: BlobStore) -> None:
+    view = make_view("d1gest", models, blobs)
+
+    assert view == blobs.root / "views" / "d1gest"
+    assert (view / "checkpoints/sd/é 1.safetensors").read_bytes() == b"ckpt"
+    assert yaml.safe_load(extra_model_paths_yaml(view)) == {
+        "comfyfarm": {
+            "base_path": str(view),
+            "is_default": True,
+            "checkpoints": "checkpoints",
+            "loras": "loras",
+        }
+    }

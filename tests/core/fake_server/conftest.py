@@ -1,0 +1,486 @@
+"""Replays recorded traffic against the fake: the same requests, then a comparison of all that came back."""
+
+import asyncio
+import gzip
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from fake_server.comfy import ExtraNodes, FakeComfy
+from fake_server.comfy.execute import Call, NodeRaised
+from fake_server.comfy.media import jpeg
+from fake_server.serve import serve
+
+RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
+_PATIENCE_S = 15.0
+_TIMES = frozenset({"timestamp", "create_time", "execution_start_time", "execution_end_time"})
+_SKIPPED = frozenset({"traceback", "current_inputs"})
+_UNORDERED = frozenset({"executed", "current_outputs", "dependent_outputs"})
+_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+_FILE = re.compile(r"_\d{5}(_?\.\w+)$")
+_TEMP = re.compile(r"_temp_[a-z]{5}_")
+
+Scenario = dict[str, Any]
+
+
+class Gate:
+    """Holds the recorder's sleeping node at the step where the recorded client sent its next request."""
+
+    def __init__(self) -> None:
+        self.allowed = 10**9
+        self.used = 0
+
+    async def pass_one(self, call: Call) -> None:
+        while self.used >= self.allowed:
+            await call.reporter.wait(0.002)
+        self.used += 1
+
+
+class Differs(AssertionError):
+    """The fake's traffic is not the recorded one."""
+
+
+class Match:
+    """Compares values; ids and file names may differ, but each must stand for the same one throughout."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+
+    def same(self, recorded: Any, actual: Any, at: str) -> None:
+        if isinstance(recorded, dict) and isinstance(actual, dict):
+            self._same_dict(recorded, actual, at)
+        elif isinstance(recorded, list) and isinstance(actual, list):
+            self._same_list(recorded, actual, at)
+        elif isinstance(recorded, str) and isinstance(actual, str):
+            self._same_text(recorded, actual, at)
+        elif recorded != actual:
+            raise Differs(f"{at}: recorded {recorded!r}, got {actual!r}")
+
+    def actual(self, text: str) -> str:
+        """The text with recorded names replaced by the fake's own."""
+        for recorded, name in self.names.items():
+            text = text.replace(recorded, name)
+        return text
+
+    def _same_dict(self, recorded: dict[str, Any], actual: dict[str, Any], at: str) -> None:
+        pairs = {self.actual(key): key for key in recorded if key not in _SKIPPED}
+        if set(pairs) != set(actual) - _SKIPPED:
+            raise Differs(f"{at}: recorded keys {sorted(pairs)}, got {sorted(actual)}")
+        for name, key in pairs.items():
+            if key not in _TIMES:
+                left, right = recorded[key], actual[name]
+                if key in _UNORDERED:
+                    left, right = sorted(left), sorted(right)
+                if key == "errors":
+                    left, right = sorted(left, key=str), sorted(right, key=str)
+                self.same(left, right, f"{at}.{key}")
+
+    def _same_list(self, recorded: list[Any], actual: list[Any], at: str) -> None:
+        if len(recorded) != len(actual):
+            raise Differs(f"{at}: recorded {len(recorded)} items, got {len(actual)}: {actual!r}")
+        if len(recorded) == 5 and isinstance(recorded[4], list) and isinstance(recorded[1], str):
+            # A queue entry: the order of its output nodes is that of a set.
+            recorded, actual = [*recorded[:4], sorted(recorded[4])], [*actual[:4], sorted(actual[4])]
+        for place, (left, right) in enumerate(zip(recorded, actual, strict=True)):
+            self.same(left, right, f"{at}[{place}]")
+
+    def _same_text(self, recorded: str, actual: str, at: str) -> None:
+        known = self.names.get(recorded)
+        if known is None and recorded == actual:
+            return
+        if known is None and _shape(recorded) == _shape(actual) != recorded:
+            if actual in self.names.values():
+                raise Differs(f"{at}: {actual!r} again, where {recorded!r} was recorded")
+            self.names[recorded] = known = actual
+        if known != actual:
+            raise Differs(f"{at}: recorded {recorded!r}, got {actual!r}")
+
+
+def _shape(text: str) -> str:
+    if _UUID.fullmatch(text):
+        return "<id>"
+    return _FILE.sub(r"_#\1", _TEMP.sub("_temp_*_", text))
+
+
+class Replay:
+    """One scenario, sent to one fake."""
+
+    def __init__(self, scenario: Scenario, url: str, gate: Gate, options: Mapping[str, Any]) -> None:
+        self.match = Match()
+        self._scenario = scenario
+        self._url = url
+        self._gate = gate
+        self._drop = frozenset(options.get("drop", ()))
+        self._skip = frozenset(options.get("skip", ()))
+        self._on_note: Callable[[str, Match], None] | None = options.get("on_note")
+        self._sockets: dict[str, aiohttp.ClientWebSocketResponse] = {}
+        self._received: dict[str, list[Any]] = {}
+        self._expected: dict[str, list[Any]] = {}
+        self._compared: dict[str, int] = {}
+        self._readers: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        timeline = self._scenario["timeline"]
+        async with aiohttp.ClientSession(auto_decompress=False) as self._http:
+            await self._prime()
+            for place, event in enumerate(timeline):
+                self._gate.allowed = self._gate.used + self._steps_ahead(timeline[place:])
+                await self._event(event)
+            self._gate.allowed = 10**9
+            await self._catch_up("the end")
+            for ws in self._sockets.values():
+                await ws.close()
+            await asyncio.gather(*self._readers)
+        for label, received in self._received.items():
+            extra = received[self._compared[label] :]
+            if extra:
+                raise Differs(f"socket {label}: more than was recorded: {extra!r}")
+
+    async def _event(self, event: str) -> None:
+        kind, name, rest = (*event.split(":"), "")[:3]
+        if kind == "http" and rest == "request":
+            await self._catch_up(event)
+            await self._exchange(next(each for each in self._scenario["http"] if str(each["id"]) == name))
+        elif kind == "ws" and rest == "open":
+            await self._catch_up(event)
+            await self._open(name)
+        elif kind == "ws" and rest.isdigit():
+            await self._message(name, self._scenario["ws"][name]["messages"][int(rest)])
+        elif kind == "note" and self._on_note is not None:
+            await self._catch_up(event)
+            self._on_note(self._scenario["notes"][int(name)], self.match)
+
+    def _steps_ahead(self, timeline: list[str]) -> int:
+        """How many steps of progress the recorded clients saw before the next request."""
+        steps: dict[str, int] = {}
+        for event in timeline:
+            kind, name, rest = (*event.split(":"), "")[:3]
+            if kind == "http" and rest == "request":
+                return max(steps.values(), default=0)
+            if kind == "ws" and rest.isdigit():
+                message = self._scenario["ws"][name]["messages"][int(rest)]
+                steps[name] = steps.get(name, 0) + (message.get("json", {}).get("type") == "progress")
+        return 10**9
+
+    async def _prime(self) -> None:
+        """Run before what the recorded server had in its cache."""
+        first = next((each for each in self._scenario["http"] if each["path"] == "/prompt"), None)
+        messages = [m["json"] for w in self._scenario["ws"].values() for m in w["messages"] if "json" in m]
+        cached = [m["data"]["nodes"] for m in messages if m.get("type") == "execution_cached"]
+        if first is None or not cached or not cached[0]:
+            return
+        graph = {node_id: first["request_body"]["json"]["prompt"][node_id] for node_id in cached[0]}
+        graph["prime"] = {"class_type": "PreviewImage", "inputs": {"images": [cached[0][-1], 0]}}
+        body = {"prompt": graph, "number": -1}
+        async with self._http.post(f"{self._url}/prompt", json=body) as answer:
+            assert answer.status == 200, await answer.text()
+        await self.idle()
+        async with self._http.post(f"{self._url}/history", json={"clear": True}) as answer:
+            assert answer.status == 200
+
+    async def idle(self) -> None:
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                async with self._http.get(f"{self._url}/prompt") as answer:
+                    if (await answer.json())["exec_info"]["queue_remaining"] == 0:
+                        return
+                await asyncio.sleep(0.002)
+
+    async def _open(self, label: str) -> None:
+        recorded = self._scenario["ws"][label]
+        first = recorded["messages"][0]["json"]["data"]["status"]["exec_info"]["queue_remaining"]
+        if first == 0:
+            self._gate.allowed = 10**9
+            await self.idle()
+        elif len(recorded["messages"]) > 1 and recorded["messages"][1]["json"]["type"] == "executing":
+            await self._until(lambda: self._gate.used > 0)
+        url = self._url + self.match.actual(recorded["url"])
+        ws = self._sockets[label] = await self._http.ws_connect(aiohttp.client.URL(url, encoded=True))
+        self._received[label], self._expected[label], self._compared[label] = [], [], 0
+        self._readers.append(asyncio.create_task(self._read(label, ws)))
+
+    async def _read(self, label: str, ws: aiohttp.ClientWebSocketResponse) -> None:
+        async for message in ws:
+            if message.type is aiohttp.WSMsgType.TEXT:
+                body = json.loads(message.data)
+            else:
+                body = _frame(message.data)
+            if self._kept(body):
+                self._received[label].append(body)
+
+    def _kept(self, body: dict[str, Any]) -> bool:
+        kind = body.get("type", f"binary {body.get('event_type_int')}")
+        if kind == "status" and "sid" in body["data"]:
+            return True
+        return kind not in self._drop
+
+    async def _message(self, label: str, message: dict[str, Any]) -> None:
+        body = message.get("json", {key: value for key, value in message.items() if key != "dir"})
+        if message["dir"] == "recv" and self._kept(body):
+            self._expected[label].append(body)
+        elif message["dir"] == "send":
+            await self._catch_up(f"a message of {label}")
+            text = message["text"] if "text" in message else json.dumps(message["json"])
+            await self._sockets[label].send_str(text)
+        elif message["dir"] == "client_close":
+            await self._catch_up(f"the end of {label}")
+            await self._sockets[label].close()
+
+    async def _catch_up(self, before: str) -> None:
+        """Wait for every message that the recorded client had by now, and compare."""
+        for label, expected in self._expected.items():
+            try:
+                await self._until(lambda: len(self._received[label]) >= len(expected))  # noqa: B023
+            except TimeoutError:
+                missing = expected[len(self._received[label])]
+                raise Differs(f"before {before}: socket {label} never got {missing!r}") from None
+            for place in range(self._compared[label], len(expected)):
+                self.match.same(expected[place], self._received[label][place], f"ws {label}[{place}]")
+            self._compared[label] = len(expected)
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        async with asyncio.timeout(_PATIENCE_S):
+            while not ready():
+                await asyncio.sleep(0.002)
+
+    async def _exchange(self, recorded: dict[str, Any]) -> None:
+        url = aiohttp.client.URL(self._url + self.match.actual(recorded["path"]), encoded=True)
+        headers = dict(recorded["request_headers"] or {})
+        data = self._request_body(recorded["request_body"])
+        if isinstance(data, aiohttp.FormData):
+            headers.pop("Content-Type", None)
+        if "Origin" in headers:
+            headers["Origin"] = headers["Origin"].replace("8300", str(url.port))
+        skip = ("Content-Type",)
+        async with self._http.request(
+            recorded["method"], url, data=data, headers=headers, skip_auto_headers=skip
+        ) as answer:
+            await self._compare(recorded, answer)
+
+    def _request_body(self, body: dict[str, Any] | None) -> Any:
+        if body is None or body["kind"] == "empty":
+            return None
+        if body["kind"] == "json":
+            return self.match.actual(json.dumps(body["json"])).encode()
+        if body["kind"] == "multipart":
+            return _form(body["parts"])
+        # The recorder kept the text of raw bodies; what was no UTF-8 stands as U+FFFD, sent as one bad byte.
+        return body["text"].encode().replace("�".encode(), b"\xff")
+
+    async def _compare(self, recorded: dict[str, Any], answer: aiohttp.ClientResponse) -> None:
+        at = f"http {recorded['id']} {recorded['method']} {recorded['path']}"
+        if recorded["id"] in self._skip:
+            return
+        text = await answer.read()
+        if answer.status != recorded["status"]:
+            raise Differs(f"{at}: recorded {recorded['status']}, got {answer.status}: {text[:300]!r}")
+        if answer.headers.get("Content-Type") != recorded["content_type"]:
+            raise Differs(f"{at}: recorded {recorded['content_type']}, got {answer.headers.get('Content-Type')}")
+        for name, value in recorded.get("response_headers", {}).items():
+            if name != "Content-Range":
+                self.match.same(value, answer.headers.get(name), f"{at} {name}")
+        body = recorded["body"]
+        if body["kind"] == "json":
+            self.match.same(body["json"], _marked(json.loads(text)), at)
+        elif body["kind"] == "empty" or body["kind"] == "text":
+            assert text.decode() == body.get("text", ""), at
+
+
+def _marked(value: Any) -> Any:
+    """The value with NaN and Infinity as the recordings write them."""
+    text = json.dumps(value)
+    return json.loads(text, parse_constant=lambda word: f"__{word}__")
+
+
+def _frame(data: bytes) -> dict[str, Any]:
+    event = int.from_bytes(data[:4], "big")
+    frame: dict[str, Any] = {"binary": True, "event_type_int": event}
+    length = int.from_bytes(data[4:8], "big")
+    if event == 3:
+        frame |= {"node_id": data[8 : 8 + length].decode(), "text": data[8 + length :].decode()}
+    elif event == 4:
+        frame["metadata_json"] = json.loads(data[8 : 8 + length])
+    else:
+        frame["image_format_int"] = length
+    return frame
+
+
+def _form(parts: list[dict[str, Any]]) -> aiohttp.FormData:
+    form = aiohttp.FormData(default_to_multipart=True)
+    for part in parts:
+        value = part["value"]
+        if isinstance(value, dict):
+            # The bytes were not kept: the same hash stands for the same content.
+            value = value["sha256"].encode() if value["size"] else b""
+        form.add_field(part["name"], value, filename=part["filename"], content_type=part["content_type"])
+    return form
+
+
+class _Raises(Exception):
+    pass
+
+
+_ERRORS: Mapping[str, NodeRaised] = {
+    "RuntimeError": NodeRaised("RuntimeError", "recorded runtime error"),
+    "ValueError": NodeRaised("ValueError", "recorded value error"),
+}
+
+
+def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
+    """Stand-ins for the recorder's own node classes."""
+
+    async def sleep(call: Call) -> None:
+        steps = int(call.inputs["steps"])
+        for step in range(steps):
+            await gate.pass_one(call)
+            preview = jpeg(call.digest, 64) if call.inputs.get("preview") else None
+            await call.reporter.progress(step + 1, steps, preview=preview)
+
+    async def fail(call: Call) -> None:
+        raise NodeRaised(*errors[call.inputs["kind"]])
+
+    async def text(call: Call) -> None:
+        await call.reporter.progress_text(f"progress: {call.inputs['text']}")
+
+    async def show(call: Call) -> dict[str, Any]:
+        return _UI[call.inputs["kind"]]
+
+    def check(inputs: Mapping[str, Any]) -> Mapping[str, str | bool]:
+        verdicts: dict[str, str | bool] = {"message": "recorded validation message", "false": False}
+        if inputs["mode"] == "raise":
+            raise RuntimeError("VALIDATE_INPUTS raised")
+        return dict.fromkeys(("value", "mode"), verdicts.get(inputs["mode"], True))
+
+    return ExtraNodes(
+        classes=_CLASSES,
+        behaviours={"RecSleep": sleep, "RecRaise": fail, "RecText": text, "RecUI": show},
+        checks={"RecValidate": check},
+    )
+
+
+_UI: Mapping[str, dict[str, Any]] = {
+    "text_list": {"text": ["a", "b"]},
+    "scalar_in_list": {"value": [1, 2.5, None, True]},
+    "gifs": {
+        "gifs": [{"filename": "x.mp4", "subfolder": "", "type": "output", "format": "video/h264-mp4"}]
+    },
+    "dict_list": {
+        "images": [{"filename": "no_such.png", "subfolder": "a/b", "type": "temp"}],
+        "extra": [{"k": 1}],
+    },
+    "non_list": {"text": list("plainstring")},
+    "mixed": {"images": [], "text": ["t"]},
+    "nan": {"value": [float("nan"), float("inf")]},
+}
+
+
+def _node(inputs: dict[str, Any], outputs: list[str], *, output_node: bool = False) -> dict[str, Any]:
+    return {"input": inputs, "output": outputs, "output_node": output_node, "python_module": "custom_nodes.rec_ok"}
+
+
+_CLASSES: Mapping[str, dict[str, Any]] = {
+    "RecSleep": _node(
+        {
+            "required": {
+                "seconds": ["FLOAT", {"default": 1.0, "min": 0.0, "max": 3600.0}],
+                "steps": ["INT", {"default": 10, "min": 1, "max": 100000}],
+                "seed": ["INT", {"default": 0, "min": 0, "max": 18446744073709551615}],
+                "preview": ["BOOLEAN", {"default": False}],
+            },
+            "optional": {
+                "image": ["IMAGE"],
+                "preview_px": ["INT", {"default": 64, "min": 1, "max": 4096}],
+            },
+        },
+        ["IMAGE"],
+    ),
+    "RecRaise": _node(
+        {
+            "required": {"kind": ["STRING", {}], "seed": ["INT", {"default": 0}]},
+            "optional": {"image": ["IMAGE"]},
+        },
+        ["IMAGE"],
+    ),
+    "RecText": _node({"required": {"text": ["STRING", {"default": "hello"}]}}, ["STRING"]),
+    "RecUI": _node(
+        {"required": {"kind": ["STRING", {}], "seed": ["INT", {"default": 0}]}}, [], output_node=True
+    ),
+    "RecValidate": _node(
+        {
+            "required": {
+                "value": ["STRING", {"default": ""}],
+                "mode": [["ok", "message", "false", "raise"]],
+            }
+        },
+        ["IMAGE"],
+    ),
+}
+
+
+def _recorded_errors(scenario: Scenario) -> dict[str, tuple[str, str]]:
+    """What the recorder's failing node raised, by its `kind`."""
+    errors: dict[str, tuple[str, str]] = {}
+    by_prompt = {}
+    for each in scenario["http"]:
+        if each["path"] == "/prompt" and each.get("status") == 200:
+            by_prompt[each["body"]["json"]["prompt_id"]] = each["request_body"]["json"]["prompt"]
+    for socket in scenario["ws"].values():
+        for message in socket["messages"]:
+            body = message.get("json", {})
+            if body.get("type") == "execution_error":
+                data = body["data"]
+                node = by_prompt[data["prompt_id"]][data["node_id"]]
+                text = data["exception_message"].split("\nThis error means")[0]
+                errors[node["inputs"].get("kind", "")] = (data["exception_type"], text.removesuffix("\n"))
+    return errors
+
+
+def _first_number(scenario: Scenario) -> int:
+    """The number that the recorded server was at."""
+    before = 0
+    for each in scenario["http"]:
+        if each["method"] != "POST" or each["path"] != "/prompt":
+            continue
+        body = each["request_body"]
+        asked = body.get("json", {}) if body["kind"] == "json" else {}
+        if each["status"] == 200 and "number" not in asked and body["kind"] == "json":
+            return int(abs(each["body"]["json"]["number"])) - before
+        before += "number" not in asked
+    return 0
+
+
+@pytest.fixture
+def replay(tmp_path: Path) -> Callable[..., Any]:
+    """Send a recorded scenario to a fresh fake, and compare everything that comes back."""
+
+    async def play(scenario: Scenario, **options: Any) -> FakeComfy:
+        gate = Gate()
+        fake = FakeComfy(
+            models_dir=tmp_path / "models",
+            first_number=options.get("first_number", _first_number(scenario)),
+            extra_nodes=rec_nodes(gate, _recorded_errors(scenario)),
+        )
+        prepare: Callable[[FakeComfy], None] | None = options.get("prepare")
+        if prepare is not None:
+            prepare(fake)
+        with serve(fake.app) as url:
+            await Replay(scenario, url, gate, options).run()
+        return fake
+
+    return play
+
+
+@pytest.fixture(scope="session")
+def scenarios() -> Callable[[str], dict[str, Scenario]]:
+    """The scenarios of one topic, by name."""
+
+    def read(topic: str) -> dict[str, Scenario]:
+        found = json.loads(gzip.decompress((RECORDINGS / f"{topic}.json.gz").read_bytes()))
+        return {each["scenario"]: each for each in found}
+
+    return read

@@ -1,0 +1,94 @@
+"""Broken connections and cancelled writes."""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from comfyfarm.control.postgres import Postgres, running_postgres, start_postgres
+from comfyfarm.errors import LedgerError
+from comfyfarm.ids import JobId
+from comfyfarm.ledger.ledger import Ledger, open_ledger
+from comfyfarm.ledger.records import BatchRecord
+
+AddJobs = Callable[..., Awaitable[tuple[JobId, ...]]]
+
+
+async def test_a_cut_connection_is_made_again(migrated_postgres: Postgres) -> None:
+    await asyncio.to_thread(migrated_postgres.create_database, "cut", template="test")
+    async with await open_ledger(migrated_postgres.url("cut")) as ledger:
+        await ledger.batches()
+        async with await open_ledger(migrated_postgres.url("postgres")) as admin:
+            await _cut(admin)
+
+        await ledger.add_batch(BatchRecord(name="b", out="o"), {}, [])
+
+        assert [batch.name for batch in await ledger.batches()] == ["b"]
+
+
+async def _cut(admin: Ledger) -> None:
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'cut'"
+    async with admin._engine.connect() as connection:
+        assert len((await connection.execute(text(query))).all()) >= 1
+
+
+async def test_a_restart_of_postgresql_is_waited_out() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        home.chmod(0o711)
+        with running_postgres(home) as first:
+            ledger = await open_ledger(first.url("comfyfarm"))
+        waiting = asyncio.create_task(ledger.add_batch(BatchRecord(name="b", out="o"), {}, []))
+        second = await asyncio.to_thread(start_postgres, home, logs=home)
+        try:
+            await waiting
+            assert [batch.name for batch in await ledger.batches()] == ["b"]
+        finally:
+            await ledger.close()
+            second.stop()
+
+
+async def test_a_database_that_stays_away_is_a_ledger_error() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        home.chmod(0o711)
+        with running_postgres(home) as server:
+            ledger = await open_ledger(server.url("comfyfarm"))
+        async with ledger:
+            with pytest.raises(LedgerError, match="ledger postgresql://"):
+                await ledger.batches()
+
+
+async def test_cancelled_writes_leave_the_ledger_usable(ledger: Ledger, add_jobs: AddJobs) -> None:
+    await add_jobs(5)
+    chance = random.Random(7)
+
+    async def work() -> None:
+        for _, claim in await ledger.take("b", "me", 5):
+            await ledger.begin_attempt(claim, server_url="u", server_identity="i", client_id="c")
+            await ledger.give_back(claim)
+
+    for _ in range(30):
+        task = asyncio.create_task(work())
+        await asyncio.wait([task], timeout=chance.uniform(0, 0.03))
+        task.cancel()
+        await asyncio.wait([task])
+
+    async with asyncio.timeout(10):
+        await ledger.take("b", "you", 5, dead_owners=["me"])
+    assert await ledger.owners("b") == ("you",)
+
+
+async def test_readers_do_not_wait_for_a_writer(ledger: Ledger, add_jobs: AddJobs) -> None:
+    await add_jobs(1)
+    async with ledger._writer.begin() as connection:
+        await connection.execute(text("UPDATE jobs SET reason = 'half done'"))
+
+        async with asyncio.timeout(5):
+            (job,) = await ledger.jobs("b")
+
+    assert job.reason == ""

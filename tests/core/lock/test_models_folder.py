@@ -1,0 +1,125 @@
+"""A models folder as a catalogue."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from comfyfarm.errors import CatalogueError
+from comfyfarm.lock.models_folder import catalogue_from_dir
+
+LONG_AGO = 1_700_000_000
+
+
+def put(root: Path, name: str, content: bytes = b"model", mtime: int = LONG_AGO) -> Path:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (mtime, mtime))
+    return path
+
+
+def test_every_model_is_listed_with_its_content(tmp_path: Path) -> None:
+    put(tmp_path, "checkpoints/a.safetensors", b"one")
+    put(tmp_path, "loras/Sub/新 b.pt", b"two!")
+    put(tmp_path, "diffusers/sd15/unet/config.json", b"{}")
+
+    found = catalogue_from_dir(tmp_path)
+
+    assert [(e.folder, e.path, e.size) for e in found.entries] == [
+        ("checkpoints", "a.safetensors", 3),
+        ("diffusers", "sd15/unet/config.json", 2),
+        ("loras", "Sub/新 b.pt", 4),
+    ]
+    assert found.entries[0].sha256 == hashlib.sha256(b"one").hexdigest()
+    assert found.entries[0].sources == (str(tmp_path / "checkpoints" / "a.safetensors"),)
+
+
+def test_what_is_no_model_is_passed_over(tmp_path: Path) -> None:
+    for name in (
+        "top.safetensors",
+        "vae/put_vae_here",
+        "vae/.hidden",
+        "vae/a.safetensors.part",
+        ".git/config",
+    ):
+        put(tmp_path, name)
+    (tmp_path / "loras").mkdir()
+
+    assert catalogue_from_dir(tmp_path).entries == ()
+
+
+def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
+    real = put(tmp_path, "elsewhere/real.safetensors")
+    models = tmp_path / "models"
+    (models / "loras").mkdir(parents=True)
+    (models / "loras" / "link.safetensors").symlink_to(real)
+    (models / "loras" / "broken.safetensors").symlink_to(tmp_path / "gone")
+    (models / "loras" / "round").symlink_to(models / "loras")
+
+    assert [entry.path for entry in catalogue_from_dir(models).entries] == ["link.safetensors"]
+
+
+def test_a_file_is_hashed_once_and_again_when_it_has_changed(tmp_path: Path) -> None:
+    models, state = tmp_path / "models", tmp_path / "state"
+    path = put(models, "vae/a.safetensors", b"old")
+    first = catalogue_from_dir(models, state_dir=state)
+
+    # Same inode, size and time: the bytes are not looked at, which is how this can be seen.
+    with path.open("r+b") as file:
+        file.write(b"new")
+    os.utime(path, (LONG_AGO, LONG_AGO))
+    assert catalogue_from_dir(models, state_dir=state) == first
+
+    os.utime(path, (LONG_AGO + 60, LONG_AGO + 60))
+    again = catalogue_from_dir(models, state_dir=state)
+    assert again.entries[0].sha256 == hashlib.sha256(b"new").hexdigest()
+
+
+def test_a_file_of_this_moment_is_not_remembered(tmp_path: Path) -> None:
+    models, state = tmp_path / "models", tmp_path / "state"
+    path = put(models, "vae/a.safetensors", b"old")
+    os.utime(path)
+    stat = path.stat()
+    catalogue_from_dir(models, state_dir=state)
+
+    with path.open("r+b") as file:
+        file.write(b"new")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    found = catalogue_from_dir(models, state_dir=state)
+    assert found.entries[0].sha256 == hashlib.sha256(b"new").hexdigest()
+
+
+def test_damaged_hashes_are_made_again(tmp_path: Path) -> None:
+    models, state = tmp_path / "models", tmp_path / "state"
+    put(models, "vae/a.safetensors", b"x")
+    first = catalogue_from_dir(models, state_dir=state)
+    (kept,) = state.iterdir()
+    kept.write_text('{"half')
+
+    assert catalogue_from_dir(models, state_dir=state) == first
+    assert [path.name for path in state.iterdir()] == [kept.name]
+
+
+def test_progress_ends_at_the_whole(tmp_path: Path) -> None:
+    put(tmp_path, "vae/a", b"12345")
+    put(tmp_path, "vae/b", b"678")
+    seen: list[tuple[str, int, int]] = []
+
+    catalogue_from_dir(tmp_path, progress=lambda *step: seen.append(step))
+
+    assert seen == [(str(tmp_path / "vae/a"), 5, 8), (str(tmp_path / "vae/b"), 8, 8)]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match="there is no such folder"):
+        catalogue_from_dir(tmp_path / "gone")
+
+
+def test_a_name_that_no_lock_can_hold_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, "vae/a:b.safetensors")
+
+    with pytest.raises(CatalogueError, match="character that no path may have"):
+        catalogue_from_dir(tmp_path)
