@@ -6,7 +6,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 BIN := .venv/bin
 STAMP := .venv/.installed
-export PYTHONDONTWRITEBYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from comfyfarm.errors import InputError, TryLater
+from comfyfarm.errors import FarmError, InputError, TryLater
 
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SECRET_PARAMS = re.compile(r"(?i)(signature|credential|token|key|secret|password|sig)=[^&\s]*")
@@ -54,13 +54,26 @@ def read_bytes(name: str, *, limit_bytes: int) -> bytes:
     try:
         with fsspec.open(name, "rb") as file:
             data: bytes = file.read(limit_bytes + 1)
-    except FileNotFoundError as exc:
-        raise InputError(f"{mask(name)}: there is no such file") from exc
-    except PermissionError as exc:
-        raise InputError(f"{mask(name)}: access denied; check the credentials") from exc
+    except (FileNotFoundError, PermissionError) as exc:
+        raise _absent(name, exc) from exc
     except (TimeoutError, OSError, ValueError, ImportError) as exc:
         raise TryLater(f"{mask(name)}: cannot be read ({type(exc).__name__})") from exc
     return _checked(mask(name), data, limit_bytes)
+
+
+def _absent(name: str, error: OSError) -> FarmError:
+    """What it means that fsspec found no file: over http it says so of servers that are down, too."""
+    cause: BaseException | None = error
+    while isinstance(cause, FileNotFoundError):
+        cause = cause.__cause__
+    status = getattr(cause, "status", None)
+    if status in {401, 403} or isinstance(error, PermissionError):
+        return InputError(f"{mask(name)}: access denied; check the credentials")
+    if status is not None and (status == 429 or status >= 500):
+        return TryLater(f"{mask(name)}: cannot be read (HTTP {status})")
+    if isinstance(cause, OSError):
+        return TryLater(f"{mask(name)}: cannot be read ({type(cause).__name__})")
+    return InputError(f"{mask(name)}: there is no such file")
 
 
 def _read_path(path: Path, limit_bytes: int) -> bytes:

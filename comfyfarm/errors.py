@@ -7,7 +7,7 @@ FarmError
 │   ├── OverrideError           an override names what the graph has not
 │   ├── CatalogueError          a catalogue or lock file that cannot be read
 │   ├── NamesMissing            models without a pin or a source, all of them named
-│   ├── AssetsMissing           input files that are nowhere, all of them named
+│   │   └── AssetsMissing           input files that are nowhere, all of them named
 │   └── ForeignFile             a file that is not ours lies where ours should go
 ├── UsageError              usage or set-up, before anything starts     exit 2
 │   ├── JobConflict             a known job id with other content, or in another batch

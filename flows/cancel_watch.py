@@ -1,17 +1,15 @@
 """Notices a cancel, however it was asked for: a worker's signal, or a run that nobody else watches."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-import httpx
 from prefect import get_client
+from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import StateType
 from prefect.context import FlowRunContext
-from prefect.exceptions import ObjectNotFound
 
 from comfyfarm.clock import SystemClock
 
@@ -23,27 +21,25 @@ _STOPPING = {StateType.CANCELLING, StateType.CANCELLED}
 
 async def is_cancelling() -> bool:
     """Whether this flow run, or the one that called it, is being cancelled; False when nobody can say."""
-    async with get_client() as client:
-        for run_id in await _runs():
-            with contextlib.suppress(httpx.HTTPError, ObjectNotFound):
+    try:
+        async with get_client() as client:
+            for run_id in await _runs(client):
                 run = await client.read_flow_run(run_id)
                 if run.state is not None and run.state.type in _STOPPING:
                     return True
+    except Exception as exc:  # noqa: BLE001 - an API that does not answer has not asked for a cancel
+        logger.debug("the Prefect API could not be asked: %s", exc)
     return False
 
 
-async def _runs() -> list[UUID]:
+async def _runs(client: PrefectClient) -> list[UUID]:
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return []
     found = [context.flow_run.id]
-    parent = context.flow_run.parent_task_run_id
-    if parent is not None:
-        async with get_client() as client:
-            with contextlib.suppress(httpx.HTTPError, ObjectNotFound):
-                task_run = await client.read_task_run(parent)
-                if task_run.flow_run_id is not None:
-                    found.append(task_run.flow_run_id)
+    if context.flow_run.parent_task_run_id is not None:
+        caller = await client.read_task_run(context.flow_run.parent_task_run_id)
+        found += [caller.flow_run_id] if caller.flow_run_id is not None else []
     return found
 
 

@@ -1,13 +1,30 @@
 """What a flow's parameters name: blocks, addresses, or this machine's own."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 from blocks.comfy_host import ComfyHost
 from blocks.object_access import Mirror, ObjectAccess, OutputStore
 from comfyfarm.cache.objects import S3Access
+from comfyfarm.errors import InputError
 from comfyfarm.farm.servers import host_slug
 from comfyfarm.settings import read_settings
+
+
+def address_or_json(given: str | dict[str, Any]) -> str | dict[str, Any]:
+    """An address as it is; JSON that was pasted as text becomes the object.
+
+    Raises:
+        InputError: text that begins as JSON does, and is none.
+    """
+    if isinstance(given, dict) or not given.lstrip().startswith("{"):
+        return given.strip() if isinstance(given, str) else given
+    try:
+        parsed: dict[str, Any] = json.loads(given)
+    except json.JSONDecodeError as exc:
+        raise InputError(f"the pasted text is no JSON: {exc}; paste all of it, or give an address") from exc
+    return parsed
 
 
 async def output_place(out: str) -> tuple[str, S3Access | None]:

@@ -7,13 +7,14 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import CancelledRun
 from prefect.flows import Flow
 from prefect.states import Cancelled, Completed, Failed
+from pydantic import Field
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.objects import S3Access
@@ -26,60 +27,65 @@ from comfyfarm.farm.servers import examine_all
 from comfyfarm.farm.stage import place_models, record_batch
 from comfyfarm.farm.stop import interrupt_left
 from comfyfarm.settings import read_settings
+from flows.attempt_cap import refuse_endless_restart
 from flows.farm_ledger import farm_ledger
 from flows.log_forwarding import forward_core_logs
-from flows.named_places import host_fields, mirror_place, output_place
+from flows.named_places import address_or_json, host_fields, mirror_place, output_place
 from flows.render_shard import render_shard
 from flows.render_tasks import hydrate, preflight, prepared_of
 from flows.show_results import show_results
 
 logger = logging.getLogger("comfyfarm.flows.render_batch")
 
+# Two tabs in the dashboard's form. No parameter may be None: each would be hidden behind a tab "None".
+AddressOrJson = Annotated[str, Field(title="Address")] | Annotated[dict[str, Any], Field(title="JSON")]
+
 
 async def interrupt_prompts(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001
     """`on_cancellation`: once more, from the ledger alone, for a run whose process is gone."""
     parameters = flow_run.parameters
     if parameters.get("batch"):
-        async with farm_ledger(parameters.get("ledger")) as ledger:
+        async with farm_ledger(parameters.get("ledger") or None) as ledger:
             await interrupt_left(ledger, parameters["batch"])
 
 
 @flow(name="render-batch", on_cancellation=[interrupt_prompts])
 async def render_batch(
-    workflow: str | dict[str, Any] | None = None,
-    job_file: str | None = None,
-    overrides: dict[str, Any] | None = None,
-    lock: str | dict[str, Any] | None = None,
+    workflow: AddressOrJson = "",
+    job_file: str = "",
+    overrides: dict[str, Any] = {},  # noqa: B006 - never changed; the form shows it
+    lock: AddressOrJson = "",
     out: str = "output-store/default",
-    host: str | None = None,
-    batch: str | None = None,
-    mirror: str | None = None,
-    servers: list[str] | None = None,
-    cache_dir: str | None = None,
-    models_dir: str | None = None,
-    inputs_dir: str | None = None,
-    ledger: str | None = None,
+    batch: str = "",
+    host: str = "",
+    mirror: str = "",
+    servers: list[str] = [],  # noqa: B006
+    cache_dir: str = "",
+    models_dir: str = "",
+    inputs_dir: str = "",
+    ledger: str = "",
 ) -> State[Any]:
     """Render a workflow, or every job of a job file, exactly once; the same parameters again go on.
 
     Args:
-        workflow: Address of a workflow in API format that the worker can open, or the graph itself.
-        job_file: Address of a file with one job a line, instead of a workflow.
+        workflow: A workflow in API format: a path or address that the worker can open, or the JSON itself.
+        job_file: Instead of a workflow: path or address of a file with one job a line.
         overrides: Values put into every job's graph, such as {"3.seed": 7}.
-        lock: Address of the lock, or the lock itself; default is comfyfarm.lock beside the workflow.
-        out: A folder, s3://bucket/prefix, or the name of an output-store block.
-        host: Name of the comfy-host block with the servers; default is this machine's own.
-        batch: Name of the batch; default is made of its contents.
-        mirror: Where model files come from: a folder, an address, or the name of a mirror block.
+        lock: Path or address of the lock, or its JSON. Empty takes comfyfarm.lock beside the workflow.
+        out: Where outputs go: output-store/NAME (a block), a folder, or s3://bucket/prefix.
+        batch: Name of the batch. Empty makes one of its contents, so that the same run again goes on.
+        host: Name of the comfy-host block with the servers. Empty is the worker's own machine.
+        mirror: Where model files come from: mirror/NAME (a block), a folder, or an address.
         servers: Base addresses of ComfyUI servers, instead of those of the host's block.
-        cache_dir: Folder for model files on the host.
-        models_dir: Where the servers look for models; without it nothing is downloaded.
+        cache_dir: Folder for model files, instead of that of the host's block.
+        models_dir: Where the servers look for models. Without it nothing is downloaded.
         inputs_dir: Folder of input images, audio and video.
-        ledger: Name of the ledger block; default is COMFYFARM_LEDGER.
+        ledger: Name of the ledger block. Empty takes COMFYFARM_LEDGER.
     """
     forward_core_logs()
+    refuse_endless_restart()
     out_address, _ = await output_place(out)
-    mirror_address, mirror_access = await mirror_place(mirror)
+    mirror_address, mirror_access = await mirror_place(mirror or None)
     given = {
         "servers": servers,
         "cache_dir": cache_dir,
@@ -87,21 +93,23 @@ async def render_batch(
         "inputs_dir": inputs_dir,
     }
     request = RenderRequest(
-        workflow=workflow or None,
+        workflow=address_or_json(workflow) or None,
         job_file=job_file or None,
         overrides=overrides or {},
-        lock=lock or None,
+        lock=address_or_json(lock) or None,
         batch=batch or None,
         out=out_address,
         mirror=mirror_address,
         **await host_fields(host or None, given),
     )
-    async with farm_ledger(ledger) as opened:
+    async with farm_ledger(ledger or None) as opened:
         prepared = await _preflight(request)
         await _hydrate(request, prepared, mirror_access)
         await record_batch(opened, request, prepared)
         try:
-            await render_shard(prepared.batch, request.host, list(request.servers), out=out, ledger=ledger)
+            await render_shard(
+                prepared.batch, request.host, list(request.servers), out=out, ledger=ledger or None
+            )
         except CancelledRun:
             return Cancelled(message="cancelled; its prompts are interrupted")
         jobs = await opened.jobs(prepared.batch)
@@ -155,7 +163,8 @@ async def _main(parameters: dict[str, Any]) -> int:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    state = await render_batch(**parameters, return_state=True)
+    given = {name: value for name, value in parameters.items() if value is not None}
+    state = await render_batch(**given, return_state=True)
     error = state.data if isinstance(state.data, BaseException) else None
     if isinstance(error, FarmError):
         sys.stderr.write(f"comfyfarm: {error}\n")

@@ -7,6 +7,9 @@ from typing import Any
 
 import anyio
 from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import JobDead, StaleClaim, StoreError, TryLater
@@ -18,6 +21,7 @@ from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
 from flows.cancel_watch import is_cancelling, stop_when_cancelled
 from flows.farm_ledger import farm_ledger
+from flows.free_slots import free_dead_slots
 from flows.gpu_limits import set_gpu_limits
 from flows.log_forwarding import forward_core_logs
 from flows.named_places import output_place
@@ -31,7 +35,7 @@ _INTERRUPT_S = 20.0  # Prefect kills a cancelled run after 30
 @flow(name="render-shard", flow_run_name="{batch} on {host}")
 async def render_shard(
     batch: str, host: str, servers: list[str], out: str | None = None, ledger: str | None = None
-) -> dict[str, int]:
+) -> dict[str, int] | State[Any]:
     """Render what is left of a batch on the servers of one host.
 
     Args:
@@ -52,24 +56,40 @@ async def render_shard(
         state_dir = read_settings().state_dir
         _, access = await output_place(out) if out else ("", None)
         async with open_shard(
-            request, prepared, able, ledger=opened, state_dir=state_dir, access=access
+            request,
+            prepared,
+            able,
+            ledger=opened,
+            state_dir=state_dir,
+            access=access,
+            shard_id=flow_run.id,
         ) as shard:
             await set_gpu_limits(opened, host)
-            await _work(shard, host, able, request.retries)
+            await free_dead_slots(opened, host)
+            was_cancelled = await _work(shard, host, able, request.retries)
         await set_gpu_limits(opened, host)
-        return await opened.counts(batch)
+        counts = await opened.counts(batch)
+    return Cancelled(message="its prompts are interrupted") if was_cancelled else counts
 
 
-async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: RetryPolicy) -> None:
-    """Lanes and jobs side by side; on a cancel every prompt is interrupted, proven, before it ends."""
+async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: RetryPolicy) -> bool:
+    """Lanes and jobs side by side; whether the run was cancelled.
+
+    Every prompt is then interrupted, proven, and its job cancelled. When only this process is to
+    stop, likewise, but its jobs are given back, and the cancellation goes on.
+    """
     lanes = [asyncio.create_task(_hold_lane(shard, host, server)) for server in servers]
     try:
         async with stop_when_cancelled():
             await drive(shard, lambda job: _run_job(shard, job, retries), clock=SystemClock())
     except asyncio.CancelledError:
+        was_cancelled = False
         with anyio.CancelScope(shield=True), anyio.move_on_after(_INTERRUPT_S):
-            await shard.interrupt(cancelled=await is_cancelling())
-        raise
+            was_cancelled = await is_cancelling()
+            await shard.interrupt(cancelled=was_cancelled)
+        if not was_cancelled:
+            raise
+        return True
     finally:
         await shard.close()
         # One that still waits for its slot would wait for another shard's end.
@@ -77,6 +97,7 @@ async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: Ret
             if not shard.has_begun(waiting.get_name()):
                 waiting.cancel()
         await asyncio.gather(*lanes, return_exceptions=True)
+    return False
 
 
 async def _hold_lane(shard: Shard, host: str, server: Server) -> None:

@@ -1,9 +1,11 @@
 """What all commands share: how errors end them, and where words go."""
 
+import asyncio
 import functools
 import logging
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -35,6 +37,26 @@ def fail(error: FarmError) -> NoReturn:
     """Print the error and exit with its code."""
     say(f"comfyfarm: {error}")
     sys.exit(error.exit_code)
+
+
+async def runs_to_its_end(work: Coroutine[Any, Any, None]) -> bool:
+    """Run it; SIGINT or SIGTERM cancels it, the second one also its tidying up. Whether neither came.
+
+    Under `asyncio.run` alone, SIGTERM would end the process at once, and leave prompts running.
+    """
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        say("comfyfarm: interrupted; the same call goes on where it was")
+        return False
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+    return True
 
 
 def log_to_stderr(*, verbose: bool) -> None:

@@ -3,16 +3,17 @@
 import asyncio
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
-from comfyfarm.addresses import is_address
-from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, say
+from comfyfarm.addresses import is_address, mask
+from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, runs_to_its_end, say
 from comfyfarm.cli.flow_child import run_flow
 from comfyfarm.cli.progress import jobs_bar
 from comfyfarm.cli.rows import print_rows
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import FarmError, UsageError
+from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 from comfyfarm.farm.ledgers import Backends, render_backends
 from comfyfarm.farm.local import render_here
 from comfyfarm.farm.prepare import Planned, plan_jobs, read_sources
@@ -95,10 +96,18 @@ def _absolute(name: str) -> str:
 
 def _host(servers: tuple[str, ...]) -> str:
     """The slug of the first server's host; this machine's own name for loopback."""
-    name = servers[0].partition("://")[2].partition("/")[0].rpartition("@")[2].rpartition(":")[0]
-    if not name:
-        raise UsageError(f"--server {servers[0]}: write an address such as http://127.0.0.1:8188")
-    return host_slug(None if name in {"127.0.0.1", "localhost", "[::1]"} else name)
+    names = [_host_name(url) for url in servers]
+    return host_slug(None if names[0] in {"127.0.0.1", "localhost", "::1"} else names[0])
+
+
+def _host_name(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return parts.hostname
+    except ValueError:  # a port that is none, a bracket that is not closed
+        pass
+    raise UsageError(f"--server {mask(url)}: write an address such as http://127.0.0.1:8188")
 
 
 async def _render(
@@ -115,7 +124,9 @@ async def _render(
         rows = [row_of(job) for job in jobs if job.id in ours]
     finally:
         await ledger.close()
-    return rows, max(fault, exit_code(rows)) if fault in {0, 3} else fault
+    if fault in {InputError.exit_code, UsageError.exit_code}:
+        return rows, fault
+    return rows, exit_code(rows) or fault
 
 
 async def _is_done(ledger: Ledger, planned: Planned) -> bool:
@@ -136,8 +147,8 @@ async def _run(request: RenderRequest, ledger: Ledger, backends: Backends, setti
         watcher = asyncio.create_task(_watch(ledger, batch, show))
         try:
             if backends.prefect_api_url is None:
-                await render_here(request, ledger, state_dir=settings.state_dir)
-                return 0
+                here = render_here(request, ledger, state_dir=settings.state_dir)
+                return 0 if await runs_to_its_end(here) else TryLater.exit_code
             if backends.ui_url:
                 say(f"dashboard {backends.ui_url}")
             return await run_flow(request, backends, settings)

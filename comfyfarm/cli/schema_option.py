@@ -37,7 +37,7 @@ def load_schema(schema: str | None, schema_from: str | None) -> NodeSchema:
     if schema:
         return NodeSchema.from_object_info(read_bytes(schema, limit_bytes=_SCHEMA_LIMIT_BYTES), name=schema)
     if schema_from:
-        return NodeSchema.from_object_info(asyncio.run(_ask(schema_from)), name=mask(schema_from))
+        return NodeSchema.from_object_info(asyncio.run(_ask(schema_from)), name=mask(schema_from), live=True)
     return NodeSchema.shipped()
 
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from pydantic import ValidationError
 
 from comfyfarm.addresses import mask
 from comfyfarm.comfy.wire import (
@@ -142,7 +143,11 @@ class ComfyClient:
         system, devices = raw.get("system"), raw.get("devices")
         version = system.get("comfyui_version") if isinstance(system, dict) else None
         first = devices[0] if isinstance(devices, list) and devices else {}
-        return SystemStats(version=str(version or "unknown"), device=Device.model_validate(first or {}))
+        try:
+            device = Device.model_validate(first or {})
+        except ValidationError as exc:
+            raise ProtocolError(self.shown_url, "GET /system_stats describes no device") from exc
+        return SystemStats(version=str(version or "unknown"), device=device)
 
     async def object_info(self) -> bytes:
         """All node classes with their inputs: the node schema of this server, about 1.4 MB."""

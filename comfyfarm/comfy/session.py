@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ class Inbox:
         self.has_started = True
         self.has_ended = self.has_ended or message.ends_prompt
         self.heard_at = self._clock.monotonic()
-        self.latest.append(message.model_dump_json()[:2000])
+        self.latest.append(json.dumps({"type": message.type, "data": message.data}, default=str)[:2000])
         if message.ends_prompt or message.type == "execution_start":
             self._news.set()
 

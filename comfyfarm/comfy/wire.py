@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 _LENIENT = ConfigDict(frozen=True, extra="ignore")
+_HUGE = 1e300  # JSON knows integers that no float holds
 
 
 class Phase(StrEnum):
@@ -195,7 +196,7 @@ def read_message(frame: str | bytes) -> Message | None:
         return None
     try:
         raw = json.loads(frame)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(raw, dict) or not isinstance(raw.get("type"), str):
         return None
@@ -225,4 +226,7 @@ def _pairs(messages: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A JSON number that fits a float; None for all else, NaN included."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_HUGE < value < _HUGE:
+        return None
+    return float(value)

@@ -122,19 +122,21 @@ def find_programs(place: Place, identity: Identity | None) -> Path:
     shipped = check_installed()
     if can_reach(identity, shipped / "bin"):
         return shipped / "bin"
-    stamp = hashlib.sha256(
-        f"{shipped} {(shipped / 'bin' / 'postgres').stat().st_mtime_ns}".encode()
-    ).hexdigest()
-    copy = place.folder / f"programs-{stamp[:12]}"
+    built = (shipped / "bin" / "postgres").stat().st_mtime_ns
+    stamp = hashlib.sha256(f"{shipped} {built}".encode()).hexdigest()[:12]
+    copy = place.folder / f"programs-{stamp}"
     if not copy.exists():
-        _copy_programs(shipped, copy)
-    return copy / "bin"
+        _copy_programs(shipped.parent, copy)
+    return copy / shipped.parent.name / shipped.name / "bin"
 
 
-def _copy_programs(shipped: Path, copy: Path) -> None:
-    unfinished = copy.with_suffix(".part")
+def _copy_programs(package: Path, copy: Path) -> None:
+    unfinished = copy.with_name(copy.name + ".part")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(shipped, unfinished, symlinks=True)
+    # The wheel's shared libraries lie beside the package, and are found from the programs' place.
+    for part in (package, package.with_name(package.name + ".libs")):
+        if part.exists():
+            shutil.copytree(part, unfinished / part.name, symlinks=True)
     unfinished.chmod(0o755)
     unfinished.rename(copy)
 

@@ -10,9 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from urllib.parse import quote
 import asyncpg
 import psutil
 
-from comfyfarm.clock import Clock, SystemClock
+from comfyfarm.clock import Clock, SystemClock, pause
 from comfyfarm.control.children import Child, end_left_over, end_process, log_tail
 from comfyfarm.control.identity import Identity, postgres_identity
 from comfyfarm.control.place import WAYS_OUT, Place, find_place, find_programs, make_folder
@@ -33,6 +34,9 @@ T = TypeVar("T")
 
 DATABASES = ("prefect", "comfyfarm")
 _READY_S = 60.0
+_AGAIN_S = (0.5, 2.0)
+_PORT = 5432
+"""Names the socket only; said everywhere, since PGPORT may be set."""
 _SETTINGS = (
     "listen_addresses=",
     "unix_socket_permissions=0700",
@@ -53,7 +57,8 @@ class Postgres:
 
     def url(self, database: str) -> str:
         """The address of a database, as COMFYFARM_LEDGER takes it."""
-        return f"postgresql://postgres@/{database}?host={quote(str(self.place.socket_dir), safe='/')}"
+        host = quote(str(self.place.socket_dir), safe="/")
+        return f"postgresql://postgres@/{database}?host={host}&port={_PORT}"
 
     def create_database(self, name: str, *, template: str = "template1") -> None:
         """Make a database unless it is there. Blocks for some hundredths of a second."""
@@ -88,9 +93,9 @@ def start_postgres(home: Path, *, logs: Path, settings: Sequence[str] = ()) -> P
     _end_by_data(place)
     if not place.data.exists():
         _make_data(place, programs, identity)
-    child = _start(home, place, programs, identity=identity, logs=logs, settings=settings)
+    start = partial(_start, home, place, programs, identity=identity, logs=logs, settings=settings)
+    child = _started(start, place)
     try:
-        _finish(_wait_until_ready(place, child, SystemClock()))
         _finish(_create_databases(place.socket_dir, DATABASES))
     except BaseException:
         child.stop()
@@ -109,6 +114,22 @@ def running_postgres(home: Path, *, settings: Sequence[str] = ()) -> Iterator[Po
         postgres.stop()
 
 
+def _started(start: Callable[[], Child], place: Place) -> Child:
+    for pause_s in (*_AGAIN_S, None):
+        child = start()
+        try:
+            _finish(_wait_until_ready(place, child, SystemClock()))
+        except BaseException as exc:
+            child.stop()
+            # The backends of a killed server see its death a moment later.
+            if pause_s is None or "shared memory block" not in str(exc):
+                raise
+            pause(pause_s)
+        else:
+            return child
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
 def _start(
     home: Path,
     place: Place,
@@ -119,7 +140,8 @@ def _start(
     settings: Sequence[str],
 ) -> Child:
     pairs = [part for setting in (*_SETTINGS, *settings) for part in ("-c", setting)]
-    command = [str(programs / "postgres"), "-D", str(place.data), "-k", str(place.socket_dir), *pairs]
+    command = [str(programs / "postgres"), "-D", str(place.data), "-k", str(place.socket_dir)]
+    command += ["-p", str(_PORT), *pairs]
     return Child(
         command,
         environ=_environ(place),
@@ -165,24 +187,34 @@ def _make_data(place: Place, programs: Path, identity: Identity | None) -> None:
 
 
 def _end_by_data(place: Place) -> None:
-    """End a PostgreSQL that runs on our data without our guard; drop the pid file of a dead one.
+    """End a PostgreSQL that runs on our data without our guard; drop the lock files of a dead one.
 
-    A stale file whose number another process has now would keep PostgreSQL from starting.
+    A stale file whose number another process has now, or a zombie, would keep it from starting.
     """
     pid_file = place.data / "postmaster.pid"
-    try:
-        pid = int(pid_file.read_text(encoding="utf-8").splitlines()[0])
-    except (OSError, ValueError, IndexError):
-        return
-    start = process_start(pid)
-    try:
-        is_ours = str(place.data) in psutil.Process(pid).cmdline()
-    except psutil.Error:
-        is_ours = False
-    if is_ours:
-        logger.warning("ending a left-over PostgreSQL, process %d", pid)
-        end_process(pid, start)
+    pid = _first_number(pid_file)
+    if pid is not None:
+        start = process_start(pid)
+        if _runs_on(pid, place.data):
+            logger.warning("ending a left-over PostgreSQL, process %d", pid)
+            end_process(pid, start)
     pid_file.unlink(missing_ok=True)
+    for name in (f".s.PGSQL.{_PORT}.lock", f".s.PGSQL.{_PORT}"):
+        (place.socket_dir / name).unlink(missing_ok=True)
+
+
+def _first_number(file: Path) -> int | None:
+    try:
+        return int(file.read_text(encoding="utf-8").splitlines()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _runs_on(pid: int, data: Path) -> bool:
+    try:
+        return str(data) in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
 
 
 def _finish(work: Coroutine[Any, Any, T]) -> T:
@@ -204,7 +236,7 @@ async def _wait_until_ready(place: Place, child: Child, clock: Clock) -> None:
 async def _is_ready(socket_dir: Path) -> bool:
     try:
         connection = await asyncpg.connect(
-            host=str(socket_dir), user="postgres", database="postgres", timeout=5.0
+            host=str(socket_dir), port=_PORT, user="postgres", database="postgres", timeout=5.0
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return False
@@ -213,7 +245,7 @@ async def _is_ready(socket_dir: Path) -> bool:
 
 
 async def _create_databases(socket_dir: Path, names: Sequence[str], template: str = "template1") -> None:
-    connection = await asyncpg.connect(host=str(socket_dir), user="postgres", database="postgres")
+    connection = await asyncpg.connect(host=str(socket_dir), port=_PORT, user="postgres", database="postgres")
     try:
         for name in names:
             if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", name):

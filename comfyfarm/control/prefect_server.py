@@ -45,8 +45,8 @@ def prefect_command(port: int) -> list[str]:
 
 def prefect_environ(home: Path, socket_dir: Path, port: int) -> dict[str, str]:
     """Its environment: ours without other Prefect settings, which may name another server."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
-    database = f"postgresql+asyncpg://postgres@/prefect?host={quote(str(socket_dir), safe='/')}"
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "PG"))}
+    database = f"postgresql+asyncpg://postgres@/prefect?host={quote(str(socket_dir), safe='/')}&port=5432"
     return {
         **kept,
         **SETTINGS,

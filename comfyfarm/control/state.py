@@ -95,7 +95,7 @@ def control_status(state_dir: Path) -> ControlStatus | None:
 
 
 def _answers(status: ControlStatus) -> bool:
-    socket_dir = unquote(status.ledger_url.partition("?host=")[2])
+    socket_dir = unquote(status.ledger_url.partition("?host=")[2].partition("&")[0])
     port = re.search(r":(\d+)/api$", status.api_url or "")
     return _postgres_answers(socket_dir) and (port is None or is_healthy(int(port[1])))
 

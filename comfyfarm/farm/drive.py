@@ -15,6 +15,14 @@ async def drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], *,
     Ends when the batch has no unfinished job, also none of another process, or when the shard
     has no server left. An exception of `run_job` ends it, and is raised.
     """
+    try:
+        await _drive(shard, run_job, clock)
+    except ExceptionGroup as failed:
+        # Whoever calls acts on the error itself; the others were cancelled for it.
+        raise failed.exceptions[0] from failed
+
+
+async def _drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], clock: Clock) -> None:
     async with asyncio.TaskGroup() as group:
         open_jobs: set[asyncio.Task[None]] = set()
         while shard.has_lanes:

@@ -53,7 +53,7 @@ class Lane:
                 for _ in range(DEPTH):
                     group.create_task(self._work())
         finally:
-            await self._handout.shut_lane(self.url)
+            await self._handout.leave(self.url)
 
     async def _work(self) -> None:
         while not self._is_over:
@@ -120,5 +120,4 @@ class Lane:
 
     async def _end(self) -> None:
         self._is_over = True
-        await self._handout.shut_lane(self.url)
         await self._handout.leave(self.url)

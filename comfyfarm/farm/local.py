@@ -5,6 +5,7 @@ import logging
 import random
 from pathlib import Path
 
+from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import NoLane, StaleClaim, StoreError
 from comfyfarm.farm.drive import drive
@@ -36,7 +37,11 @@ async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> N
         raise
     finally:
         await shard.close()
-        await asyncio.gather(*lanes, return_exceptions=True)
+        for url, ended in zip(
+            shard.servers, await asyncio.gather(*lanes, return_exceptions=True), strict=True
+        ):
+            if isinstance(ended, Exception):
+                logger.error("the lane of %s broke", mask(url), exc_info=ended)
 
 
 async def render_here(request: RenderRequest, ledger: Ledger, *, state_dir: Path) -> None:

@@ -40,3 +40,4 @@ class Recorder:
         """Commit the number of this run."""
         if self.attempt is not None:
             await self._ledger.submitted(self._claim, self.attempt.id, int(number))
+            self.attempt = self.attempt.model_copy(update={"prompt_number": int(number)})

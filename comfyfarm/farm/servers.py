@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.addresses import mask
+from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.identity import boot_identity
 from comfyfarm.comfy.wire import Device, SystemStats
@@ -18,6 +19,8 @@ from comfyfarm.workflow.references import Kind, Reference
 from comfyfarm.workflow.schema import NodeSchema
 
 logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = (0.1, 0.4, 0.5)
 
 
 class Health(BaseModel):
@@ -80,12 +83,22 @@ async def health(url: str) -> Health:
     async with ComfyClient(url, timeout_s=3.0) as client:
         try:
             stats = await client.system_stats()
-            queues = await client.queue()
+            running, pending = await _queued(client)
         except FarmError as exc:
             return Health(url=client.shown_url, fault=str(exc))
-    running, pending = (len(entries) for entries in queues.values())
     fault = "prompts are pending and none runs: its worker is dead" if pending and not running else ""
     return Health(url=client.shown_url, stats=stats, fault=fault, running=running, pending=pending)
+
+
+async def _queued(client: ComfyClient) -> tuple[int, int]:
+    """How many run and wait. Seen once, none at work means little: one may just be going to start."""
+    running, pending = 0, 0
+    for pause_s in (0.0, *_LOOK_AGAIN_S):
+        await SystemClock().sleep(pause_s)
+        running, pending = (len(entries) for entries in (await client.queue()).values())
+        if running or not pending:
+            break
+    return running, pending
 
 
 async def examine(url: str) -> Server:

@@ -6,6 +6,7 @@ server, one of `render` and one of `sync` for each job, `take` until it gives no
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -47,13 +48,20 @@ class TakenJob:
     def __init__(self, record: JobRecord, claim: Claim) -> None:
         self.record, self.claim = record, claim
         self.errand: Errand | None = None
-        self.attempt: AttemptRecord | None = None
+        self.recorder: Recorder | None = None
         self.session: Session | None = None
+        self.is_parked = False
+        """Its upload failed: kept until the shard ends, else it would be taken again at once."""
 
     @property
     def id(self) -> JobId:
         """The job's id."""
         return self.record.id
+
+    @property
+    def attempt(self) -> AttemptRecord | None:
+        """The attempt as far as it is written down."""
+        return self.recorder.attempt if self.recorder is not None else None
 
 
 class Shard:
@@ -71,12 +79,15 @@ class Shard:
         pictures: Pictures,
         owner: str,
         clock: Clock,
+        shard_id: str | None = None,
     ) -> None:
+        self.id = shard_id or str(uuid.uuid4())
+        """Under Prefect, the id of its flow run."""
         self._work, self._request = work, request
         self._servers = {server.url: server for server in servers}
         self._ledger, self._store, self._spool, self._pictures = ledger, store, spool, pictures
         self._owner, self._clock = owner, clock
-        self._handout: Handout[Errand] = Handout()
+        self._handout: Handout[Errand] = Handout(self._servers)
         self._jobs: dict[JobId, TakenJob] = {}
         self._renewer: asyncio.Task[None] | None = None
         self._lanes_left = set(self._servers)
@@ -104,6 +115,7 @@ class Shard:
     async def __aenter__(self) -> Self:
         records = [server.record(self._request.host) for server in self._servers.values()]
         await self._ledger.register_servers(records, self._owner, LEASE_S)
+        await self._ledger.announce_shard(self._work.batch, self._request.host, self._owner, shard_id=self.id)
         self._renewer = asyncio.create_task(self._renew(), name="lease renewer")
         return self
 
@@ -113,7 +125,11 @@ class Shard:
         if self._renewer is not None:
             self._renewer.cancel()
             await asyncio.gather(self._renewer, return_exceptions=True)
+        for job in self._jobs.values():
+            if job.is_parked:
+                await self._ledger.give_back(job.claim)
         await self._ledger.remove_servers(self._owner)
+        await self._ledger.end_shard(self.id)
 
     async def take(self) -> TakenJob | None:
         """The next job of the batch; None when none is free.
@@ -129,7 +145,8 @@ class Shard:
     async def is_finished(self) -> bool:
         """Whether no job of the batch is left to anyone."""
         counts = await self._ledger.counts(self._work.batch)
-        return not any(counts.get(status, 0) for status in ("pending", "running", "rendered"))
+        parked = sum(1 for job in self._jobs.values() if job.is_parked)
+        return sum(counts.get(status, 0) for status in ("pending", "running", "rendered")) == parked
 
     # --- lanes ---------------------------------------------------------------------------------
 
@@ -169,6 +186,8 @@ class Shard:
             left = None
         executed, attempt, session = await self._execute(job, left, tried)
         outcome = await self._collected(job, executed, attempt, session)
+        if outcome.reason in {Reason.SERVER, Reason.CRASH}:
+            self._work.forget_uploads(session.url)
         if attempt is None:  # refused before it was written down: nothing was sent
             return next_step([*tried, Tried(server_url=session.url, outcome=outcome)], self._request.retries)
         if outcome.verdict is not Verdict.SUCCEEDED:
@@ -187,28 +206,30 @@ class Shard:
     async def _execute(
         self, job: TakenJob, left: AttemptRecord | None, tried: Sequence[Tried]
     ) -> tuple[Executed, AttemptRecord | None, Session]:
-        job.attempt = left
+        job.recorder = None
 
         async def attempt(session: Session) -> Executed:
             job.session = session
             server = self._servers[session.url]
-            recorder = Recorder(self._ledger, job.claim, server, client_id=session.client_id, left=left)
+            # Only the server that had it can know it: elsewhere there is nothing to look for.
+            known = left if left is not None and left.server_url == session.url else None
+            recorder = job.recorder = Recorder(
+                self._ledger, job.claim, server, client_id=session.client_id, left=left
+            )
             try:
                 graph, expected = await self._work.graph_for(job.record, session.client)
                 task = Task(
                     job_id=job.id,
                     graph=graph,
                     expected=expected,
-                    may_be_there=left is not None,
-                    number=left.prompt_number if left is not None else None,
+                    may_be_there=known is not None,
+                    number=known.prompt_number if known is not None else None,
                 )
                 return await Attempt(
                     session, task, recorder, deadlines=self._request.deadlines, clock=self._clock
                 ).execute()
             except ServerError as exc:
                 return Executed(outcome=transient(Reason.SERVER, str(exc)))
-            finally:
-                job.attempt = recorder.attempt
 
         errand = job.errand = Errand(job_id=job.id, attempt=attempt)
         avoid = frozenset({tried[-1].server_url}) if tried else frozenset()
@@ -309,9 +330,14 @@ class Shard:
         self._forget(job)
 
     async def give_back(self, job: TakenJob, *, note: str = "") -> None:
-        """No outcome: the next claimant goes on where this one stopped."""
-        if note and job.record.status == "rendered":
+        """No outcome: the next claimant goes on where this one stopped.
+
+        A job that is rendered already waits for the end of this shard: only its upload is left, and failed.
+        """
+        if job.record.status == "rendered":
+            job.is_parked = True
             await self._ledger.note_upload_failure(job.claim, note)
+            return
         await self._ledger.give_back(job.claim)
         self._forget(job)
 
@@ -327,6 +353,9 @@ class Shard:
 
     async def _interrupt(self, job: TakenJob, *, cancelled: bool) -> None:
         try:
+            if job.record.status == "rendered":
+                await self.sync(job)  # what is rendered is not thrown away
+                return
             await self._end_prompt(job)
             if cancelled:
                 await self._ledger.cancel(job.claim, "cancelled")
@@ -334,16 +363,18 @@ class Shard:
                 await self._ledger.give_back(job.claim)
         except FarmError as exc:
             logger.warning("job %s: %s", job.id, exc)
+            await self._ledger.give_back(job.claim)
         self._forget(job)
 
     async def _end_prompt(self, job: TakenJob) -> None:
-        if job.session is None or job.record.status == "rendered":
+        if job.session is None:
             return
         async with ComfyClient(job.session.url) as client:
             let_go = await cancel_prompt(
                 client, job.id, clock=self._clock, deadline_s=self._request.deadlines.cancel_s
             )
-        if let_go and job.attempt is not None:
+        # One whose number is not known may still arrive there: it stays open, so that the next owner looks.
+        if let_go and job.attempt is not None and job.attempt.prompt_number is not None:
             await self._ledger.end_attempt(
                 job.claim,
                 job.attempt.id,

@@ -89,6 +89,7 @@ async def open_shard(
     ledger: Ledger,
     state_dir: Path,
     access: S3Access | None = None,
+    shard_id: str | None = None,
 ) -> AsyncIterator[Shard]:
     """A shard that is ready to take jobs; its claims are renewed while it is open."""
     shard = Shard(
@@ -101,6 +102,7 @@ async def open_shard(
         pictures=Pictures(state_dir, prepared.batch),
         owner=this_owner(),
         clock=SystemClock(),
+        shard_id=shard_id,
     )
     async with shard:
         yield shard

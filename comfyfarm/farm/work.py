@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from comfyfarm.comfy.client import ComfyClient
-from comfyfarm.farm.prepare import AssetFile, Prepared
+from comfyfarm.farm.prepare import AssetFile, Prepared, is_uploaded
 from comfyfarm.ids import NodeId
 from comfyfarm.ledger.records import AttemptRecord, JobRecord
 from comfyfarm.outputs.provenance import make_provenance
@@ -48,6 +48,7 @@ class Batchwork:
                 self._assets[job.graph_digest, asset.name], client
             )
             for asset in find_assets(graph, self._schema)
+            if is_uploaded(asset)
         }
         graph = with_output_prefix(place_assets(graph, names), self._schema, job.id)
         return graph.to_api(), expected_outputs(graph, self._schema)
@@ -62,6 +63,11 @@ class Batchwork:
         except BaseException:
             self._uploads.pop(key, None)  # the next job tries again
             raise
+
+    def forget_uploads(self, url: str) -> None:
+        """A server that was restarted may have lost its input folder: the next job uploads again."""
+        for key in [key for key in self._uploads if key[0] == url]:
+            del self._uploads[key]
 
     def provenance(self, job: JobRecord, attempts: Sequence[AttemptRecord]) -> bytes:
         """The record that goes beside a job's outputs."""

@@ -12,7 +12,7 @@ from comfyfarm.errors import UsageError
 
 _WAYS = "set COMFYFARM_LEDGER or --ledger to sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME"
 _DRIVERS = {
-    "sqlite": "sqlite+aiosqlite",
+    "sqlite": "sqlite",
     "postgresql": "postgresql+asyncpg",
     "postgres": "postgresql+asyncpg",
 }

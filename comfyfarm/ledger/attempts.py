@@ -7,8 +7,7 @@ A call that was kept although its answer was lost may be made again without harm
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, insert, null, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, func, insert, null, select, update
 
 from comfyfarm.errors import StaleClaim
 from comfyfarm.ledger.claims import is_held
@@ -38,17 +37,17 @@ class Attempts(Database):
             "client_id": client_id,
         }
 
-        async def work(connection: AsyncConnection) -> AttemptRecord:
-            before = (await connection.execute(_beginning(claim, server_url))).one_or_none()
+        def work(connection: Connection) -> AttemptRecord:
+            before = (connection.execute(_beginning(claim, server_url))).one_or_none()
             if before is None:
                 raise _stale(claim)
             if before.open_attempt is not None:
-                await _end(connection, claim, before.open_attempt, {"message": "given up"})
+                _end(connection, claim, before.open_attempt, {"message": "given up"})
             number = before.attempts_made
             statement = insert(attempts).values(job=claim.job_id, number=number, started=db_now(), **values)
-            row = (await connection.execute(statement.returning(attempts))).one()
+            row = (connection.execute(statement.returning(attempts))).one()
             opened = update(jobs).where(jobs.c.id == claim.job_id).values(open_attempt=row.id)
-            await connection.execute(opened)
+            connection.execute(opened)
             return attempt_record(row)
 
         return await self._write(work)
@@ -62,8 +61,8 @@ class Attempts(Database):
         held = select(jobs.c.id).where(is_held(claim)).exists()
         statement = update(attempts).where(_of(claim, attempt_id), held).values(prompt_number=prompt_number)
 
-        async def work(connection: AsyncConnection) -> None:
-            if (await connection.execute(statement)).rowcount == 0:
+        def work(connection: Connection) -> None:
+            if (connection.execute(statement)).rowcount == 0:
                 raise _stale(claim)
 
         await self._write(work)
@@ -87,11 +86,9 @@ class Attempts(Database):
         """
         ending = {"verdict": verdict, "reason": reason, "message": message, "evidence": evidence}
 
-        async def work(connection: AsyncConnection) -> None:
-            await _guarded(connection, claim, open_attempt=null(), reason_class=reason, reason=message)
-            await _end(
-                connection, claim, attempt_id, ending | {"device": device, "server_version": server_version}
-            )
+        def work(connection: Connection) -> None:
+            _guarded(connection, claim, open_attempt=null(), reason_class=reason, reason=message)
+            _end(connection, claim, attempt_id, ending | {"device": device, "server_version": server_version})
 
         await self._write(work)
 
@@ -123,8 +120,8 @@ class Attempts(Database):
         ending = {"verdict": "succeeded", "device": device, "server_version": server_version}
         rows = [{"job": claim.job_id, **file.model_dump()} for file in files]
 
-        async def work(connection: AsyncConnection) -> None:
-            await _guarded(
+        def work(connection: Connection) -> None:
+            _guarded(
                 connection,
                 claim,
                 status=Status.RENDERED,
@@ -134,10 +131,10 @@ class Attempts(Database):
                 reason_class=null(),
                 reason="",
             )
-            await _end(connection, claim, attempt_id, ending)
-            await connection.execute(delete(outputs).where(outputs.c.job == claim.job_id))
+            _end(connection, claim, attempt_id, ending)
+            connection.execute(delete(outputs).where(outputs.c.job == claim.job_id))
             if rows:
-                await connection.execute(insert(outputs), rows)
+                connection.execute(insert(outputs), rows)
 
         await self._write(work)
 
@@ -148,9 +145,9 @@ class Attempts(Database):
             StaleClaim: the claim is lost.
         """
 
-        async def work(connection: AsyncConnection) -> None:
+        def work(connection: Connection) -> None:
             failures = jobs.c.upload_failures + 1
-            await _guarded(connection, claim, upload_failures=failures, reason_class="upload", reason=message)
+            _guarded(connection, claim, upload_failures=failures, reason_class="upload", reason=message)
 
         await self._write(work)
 
@@ -183,15 +180,15 @@ class Attempts(Database):
     async def _finish(
         self, claim: Claim, status: Status, *, must_be: Status | None = None, **values: Any
     ) -> None:
-        async def work(connection: AsyncConnection) -> None:
+        def work(connection: Connection) -> None:
             end = {"status": status, "ended": db_now(), "owner": null(), "lease_until": null()}
             guard = update(jobs).where(is_held(claim))
             if must_be is not None:
                 guard = guard.where(jobs.c.status == must_be)
             statement = guard.values(**values, **end, open_attempt=null())
-            if (await connection.execute(statement)).rowcount:
+            if (connection.execute(statement)).rowcount:
                 return
-            if not await _is_already(connection, claim, status):
+            if not _is_already(connection, claim, status):
                 raise _stale(claim)
 
         await self._write(work)
@@ -212,24 +209,24 @@ def _beginning(claim: Claim, server_url: str) -> Any:
     )
 
 
-async def _guarded(connection: AsyncConnection, claim: Claim, **values: Any) -> None:
+def _guarded(connection: Connection, claim: Claim, **values: Any) -> None:
     # The update also locks the row, so that on PostgreSQL no new owner comes in between.
     statement = update(jobs).where(is_held(claim)).values(**values)
-    if (await connection.execute(statement)).rowcount == 0:
+    if (connection.execute(statement)).rowcount == 0:
         raise _stale(claim)
 
 
-async def _end(connection: AsyncConnection, claim: Claim, attempt_id: int, values: dict[str, Any]) -> None:
+def _end(connection: Connection, claim: Claim, attempt_id: int, values: dict[str, Any]) -> None:
     first_end = func.coalesce(attempts.c.ended, db_now())
-    await connection.execute(update(attempts).where(_of(claim, attempt_id)).values(ended=first_end, **values))
+    connection.execute(update(attempts).where(_of(claim, attempt_id)).values(ended=first_end, **values))
 
 
-async def _is_already(connection: AsyncConnection, claim: Claim, status: Status) -> bool:
+def _is_already(connection: Connection, claim: Claim, status: Status) -> bool:
     """Whether this very claim finished the job before: the answer to the first call was lost."""
     query = select(jobs.c.id).where(
         jobs.c.id == claim.job_id, jobs.c.token == int(claim.token), jobs.c.status == status
     )
-    return await connection.scalar(query) is not None
+    return connection.scalar(query) is not None
 
 
 def _of(claim: Claim, attempt_id: int) -> Any:

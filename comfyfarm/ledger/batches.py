@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import case, insert, literal, null, or_, select, update
+from sqlalchemy import Connection, case, insert, literal, null, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from comfyfarm.errors import JobConflict, UsageError
 from comfyfarm.ids import JobId
@@ -34,14 +33,14 @@ class Batches(Database):
         if strangers:
             raise UsageError(f"job {strangers[0]} does not name batch {batch.name}")
 
-        async def work(connection: AsyncConnection) -> None:
-            await _add_batch_row(connection, batch)
-            await _add_graphs(connection, graphs_by_digest)
+        def work(connection: Connection) -> None:
+            _add_batch_row(connection, batch)
+            _add_graphs(connection, graphs_by_digest)
             # The batch's row is locked now, so that two calls for one batch take turns.
-            known = await _known(connection, [spec.id for spec in specs])
+            known = _known(connection, [spec.id for spec in specs])
             new = [spec for spec in specs if not _is_known(spec, known)]
             if new:
-                await _add_jobs(connection, new)
+                _add_jobs(connection, new)
 
         await self._write(work)
 
@@ -52,8 +51,8 @@ class Batches(Database):
             UsageError: the ledger has no such batch.
         """
 
-        async def work(connection: AsyncConnection) -> Any:
-            return (await connection.execute(select(batches).where(batches.c.name == name))).one_or_none()
+        def work(connection: Connection) -> Any:
+            return (connection.execute(select(batches).where(batches.c.name == name))).one_or_none()
 
         row = await self._read(work)
         if row is None:
@@ -63,8 +62,8 @@ class Batches(Database):
     async def batches(self) -> tuple[BatchRecord, ...]:
         """All batches, oldest first."""
 
-        async def work(connection: AsyncConnection) -> tuple[BatchRecord, ...]:
-            rows = await connection.execute(select(batches).order_by(batches.c.created, batches.c.name))
+        def work(connection: Connection) -> tuple[BatchRecord, ...]:
+            rows = connection.execute(select(batches).order_by(batches.c.created, batches.c.name))
             return tuple(_batch_record(row) for row in rows.all())
 
         return await self._read(work)
@@ -76,8 +75,8 @@ class Batches(Database):
             UsageError: the ledger has no such graph.
         """
 
-        async def work(connection: AsyncConnection) -> str | None:
-            body: str | None = await connection.scalar(select(graphs.c.body).where(graphs.c.digest == digest))
+        def work(connection: Connection) -> str | None:
+            body: str | None = connection.scalar(select(graphs.c.body).where(graphs.c.digest == digest))
             return body
 
         body = await self._read(work)
@@ -99,8 +98,8 @@ class Batches(Database):
             .values(owner=null(), lease_until=null())
         )
 
-        async def work(connection: AsyncConnection) -> int:
-            return (await connection.execute(statement)).rowcount
+        def work(connection: Connection) -> int:
+            return (connection.execute(statement)).rowcount
 
         return await self._write(work)
 
@@ -122,8 +121,8 @@ class Batches(Database):
             status=kept, attempts_before=jobs.c.attempts_made, upload_failures=0, token=jobs.c.token + 1
         ).values(reason_class=null(), reason="", evidence="", started=null(), ended=null(), seconds=null())
 
-        async def work(connection: AsyncConnection) -> int:
-            return (await connection.execute(statement)).rowcount
+        def work(connection: Connection) -> int:
+            return (connection.execute(statement)).rowcount
 
         return await self._write(work)
 
@@ -133,12 +132,12 @@ def is_free(dead_owners: Sequence[str] = ()) -> Any:
     return or_(jobs.c.owner.is_(None), jobs.c.lease_until < db_now(), jobs.c.owner.in_(dead_owners))
 
 
-def upsert(connection: AsyncConnection, table: Any) -> Any:
+def upsert(connection: Connection, table: Any) -> Any:
     """An INSERT that can say what to do on a conflict."""
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
-async def _add_batch_row(connection: AsyncConnection, batch: BatchRecord) -> None:
+def _add_batch_row(connection: Connection, batch: BatchRecord) -> None:
     values = {
         "name": batch.name,
         "out": batch.out,
@@ -148,26 +147,24 @@ async def _add_batch_row(connection: AsyncConnection, batch: BatchRecord) -> Non
     }
     statement = upsert(connection, batches).values(**values, created=db_now())
     # Setting the name to itself locks the row.
-    await connection.execute(
-        statement.on_conflict_do_update(index_elements=["name"], set_={"name": batch.name})
-    )
+    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"name": batch.name}))
 
 
-async def _add_graphs(connection: AsyncConnection, bodies: Mapping[str, str]) -> None:
+def _add_graphs(connection: Connection, bodies: Mapping[str, str]) -> None:
     # In the order of their keys, so that two batches with the same graphs cannot lock crosswise.
     rows = [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
     if rows:
-        await connection.execute(upsert(connection, graphs).on_conflict_do_nothing(), rows)
+        connection.execute(upsert(connection, graphs).on_conflict_do_nothing(), rows)
 
 
-async def _known(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _known(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Batch and content digest of the jobs that the ledger already has."""
     found: dict[str, tuple[str, str]] = {}
     for start in range(0, len(ids), _CHUNK):
         query = select(jobs.c.id, jobs.c.batch, jobs.c.content_digest).where(
             jobs.c.id.in_(ids[start : start + _CHUNK])
         )
-        rows = (await connection.execute(query)).all()
+        rows = (connection.execute(query)).all()
         found |= {row.id: (row.batch, row.content_digest) for row in rows}
     return found
 
@@ -188,13 +185,13 @@ def _is_known(spec: JobSpec, known: Mapping[str, tuple[str, str]]) -> bool:
     return True
 
 
-async def _add_jobs(connection: AsyncConnection, specs: Sequence[JobSpec]) -> None:
+def _add_jobs(connection: Connection, specs: Sequence[JobSpec]) -> None:
     wanted = sorted({spec.graph_digest for spec in specs})
-    there = (await connection.scalars(select(graphs.c.digest).where(graphs.c.digest.in_(wanted)))).all()
+    there = (connection.scalars(select(graphs.c.digest).where(graphs.c.digest.in_(wanted)))).all()
     missing = sorted(set(wanted) - set(there))
     if missing:
         raise UsageError(f"graph {missing[0]} is named by a job, but was not handed in")
-    await connection.execute(insert(jobs), [_job_row(spec) for spec in specs])
+    connection.execute(insert(jobs), [_job_row(spec) for spec in specs])
 
 
 def _job_row(spec: JobSpec) -> dict[str, object]:

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, literal, null, select, tuple_, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, and_, case, literal, null, select, tuple_, update
 
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.batches import is_free
@@ -44,10 +43,10 @@ class Claims(Database):
             return ()
         statement = _claiming(which, owner, limit, dead_owners)
 
-        async def work(connection: AsyncConnection) -> tuple[JobRecord, ...]:
-            rows = sorted((await connection.execute(statement)).all(), key=_order_key)
+        def work(connection: Connection) -> tuple[JobRecord, ...]:
+            rows = sorted((connection.execute(statement)).all(), key=_order_key)
             rendered = [row.id for row in rows if row.status == Status.RENDERED]
-            return await with_files(connection, rows, jobs.c.id.in_(rendered) if rendered else None)
+            return with_files(connection, rows, jobs.c.id.in_(rendered) if rendered else None)
 
         records = await self._write(work)
         return tuple((job, Claim(job_id=job.id, token=job.token, owner=owner)) for job in records)
@@ -68,8 +67,8 @@ class Claims(Database):
             .returning(jobs.c.id)
         )
 
-        async def work(connection: AsyncConnection) -> frozenset[JobId]:
-            kept = set((await connection.scalars(statement)).all())
+        def work(connection: Connection) -> frozenset[JobId]:
+            kept = set((connection.scalars(statement)).all())
             return frozenset(claim.job_id for claim in claims if claim.job_id not in kept)
 
         return await self._write(work)
@@ -83,8 +82,8 @@ class Claims(Database):
             )
         )
 
-        async def work(connection: AsyncConnection) -> None:
-            await connection.execute(statement)
+        def work(connection: Connection) -> None:
+            connection.execute(statement)
 
         await self._write(work)
 

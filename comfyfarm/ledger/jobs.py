@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from comfyfarm.errors import UsageError
 from comfyfarm.ids import JobId
@@ -28,9 +27,9 @@ class Jobs(Database):
         """All jobs of a batch with their files, in the order of the job file."""
         found = jobs.c.batch == batch
 
-        async def work(connection: AsyncConnection) -> tuple[JobRecord, ...]:
-            rows = await connection.execute(select(jobs).where(found).order_by(jobs.c.position, jobs.c.id))
-            return await with_files(connection, rows.all(), found)
+        def work(connection: Connection) -> tuple[JobRecord, ...]:
+            rows = connection.execute(select(jobs).where(found).order_by(jobs.c.position, jobs.c.id))
+            return with_files(connection, rows.all(), found)
 
         return await self._read(work)
 
@@ -42,9 +41,9 @@ class Jobs(Database):
         """
         found = jobs.c.id == job_id
 
-        async def work(connection: AsyncConnection) -> tuple[JobRecord, ...]:
-            rows = await connection.execute(select(jobs).where(found))
-            return await with_files(connection, rows.all(), found)
+        def work(connection: Connection) -> tuple[JobRecord, ...]:
+            rows = connection.execute(select(jobs).where(found))
+            return with_files(connection, rows.all(), found)
 
         records = await self._read(work)
         if not records:
@@ -54,8 +53,8 @@ class Jobs(Database):
     async def evidence(self, job_id: JobId) -> str:
         """What was kept with the dead letter: body, traceback, last messages. Empty if there is none."""
 
-        async def work(connection: AsyncConnection) -> str:
-            found = await connection.scalar(select(jobs.c.evidence).where(jobs.c.id == job_id))
+        def work(connection: Connection) -> str:
+            found = connection.scalar(select(jobs.c.evidence).where(jobs.c.id == job_id))
             return str(found or "")
 
         return await self._read(work)
@@ -69,8 +68,8 @@ class Jobs(Database):
             .order_by(attempts.c.number)
         )
 
-        async def work(connection: AsyncConnection) -> tuple[AttemptRecord, ...]:
-            rows = (await connection.execute(query)).all()
+        def work(connection: Connection) -> tuple[AttemptRecord, ...]:
+            rows = (connection.execute(query)).all()
             return tuple(attempt_record(row, counts=row.number > row.attempts_before) for row in rows)
 
         return await self._read(work)
@@ -79,8 +78,8 @@ class Jobs(Database):
         """How many jobs of the batch have each status; statuses without jobs are left out."""
         query = select(jobs.c.status, func.count()).where(jobs.c.batch == batch).group_by(jobs.c.status)
 
-        async def work(connection: AsyncConnection) -> dict[str, int]:
-            return {row[0]: row[1] for row in (await connection.execute(query)).all()}
+        def work(connection: Connection) -> dict[str, int]:
+            return {row[0]: row[1] for row in (connection.execute(query)).all()}
 
         return await self._read(work)
 
@@ -92,21 +91,21 @@ class Jobs(Database):
             .distinct()
         )
 
-        async def work(connection: AsyncConnection) -> tuple[str, ...]:
-            return tuple(sorted((await connection.scalars(query)).all()))
+        def work(connection: Connection) -> tuple[str, ...]:
+            return tuple(sorted((connection.scalars(query)).all()))
 
         return await self._read(work)
 
 
-async def with_files(
-    connection: AsyncConnection, rows: Sequence[Any], found: ColumnElement[bool] | None
+def with_files(
+    connection: Connection, rows: Sequence[Any], found: ColumnElement[bool] | None
 ) -> tuple[JobRecord, ...]:
     """Job rows as records with their files; `found` chooses the jobs that have any, None if none has."""
     files: dict[str, list[OutputFile]] = defaultdict(list)
     if found is None:
         return tuple(job_record(row) for row in rows)
     query = select(outputs).where(outputs.c.job.in_(select(jobs.c.id).where(found)))
-    for row in (await connection.execute(query)).all():
+    for row in (connection.execute(query)).all():
         files[row.job].append(OutputFile(path=row.path, sha256=row.sha256, size=row.size))
     return tuple(
         job_record(row, tuple(sorted(files.get(row.id, ()), key=lambda file: file.path))) for row in rows

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from sqlalchemy import text
-
-from comfyfarm.ledger.database import _FOREIGN, Database
+from comfyfarm.ledger.database import FOREIGN, Database
+from comfyfarm.ledger.postgresql import PostgresqlStore
+from comfyfarm.ledger.sqlite import SqliteStore
 
 _POLL_S = 0.02
 
@@ -26,8 +26,11 @@ class Locks(Database):
         Raises:
             LedgerError: the database did not answer.
         """
-        holder = self._file_lock(name) if self.is_sqlite else self._advisory_lock(name)
-        async with holder:
+        if isinstance(self._store, SqliteStore):
+            async with self._file_lock(name):
+                yield
+            return
+        async with self._advisory_lock(self._store, name):
             yield
 
     @asynccontextmanager
@@ -43,23 +46,12 @@ class Locks(Database):
             os.close(file)
 
     @asynccontextmanager
-    async def _advisory_lock(self, name: str) -> AsyncIterator[None]:
-        key = {"key": _key(name)}
+    async def _advisory_lock(self, store: PostgresqlStore, name: str) -> AsyncIterator[None]:
         try:
-            connection = await self._engine.connect()
-        except _FOREIGN as exc:
+            async with store.advisory_lock(_key(name)):
+                yield
+        except FOREIGN as exc:
             raise self._wrapped(exc) from exc
-        try:
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
-            await connection.execute(text("SELECT pg_advisory_lock(:key)"), key)
-            yield
-            await connection.execute(text("SELECT pg_advisory_unlock(:key)"), key)
-        except BaseException:
-            # The lock is the connection's: closing that for good frees it, whatever happened.
-            await connection.invalidate()
-            raise
-        finally:
-            await connection.close()
 
 
 def _key(name: str) -> int:

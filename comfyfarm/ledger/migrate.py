@@ -2,14 +2,13 @@
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from comfyfarm.clock import SystemClock
 from comfyfarm.errors import UsageError
 from comfyfarm.ledger.database import Database
+from comfyfarm.ledger.sqlite import SqliteStore
 
 HEAD = "0001"
 """The newest migration. Kept here so that an up-to-date ledger opens without loading alembic."""
@@ -18,6 +17,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK_KEY = 0x636F6D6679_01
 """Of PostgreSQL's advisory lock; the first bytes spell `comfy`."""
 _WAL_TRIES = 100
+_WAL_PAUSE_S = 0.05
 
 
 class Migrations(Database):
@@ -32,46 +32,37 @@ class Migrations(Database):
         """
         if await self._read(_revision) == HEAD:
             return
-        if self.is_sqlite:
-            await self._use_write_ahead_log()
+        if isinstance(self._store, SqliteStore):
+            await self._use_write_ahead_log(self._store)
         await self._write(_upgrade)
 
-    async def _use_write_ahead_log(self) -> None:
+    async def _use_write_ahead_log(self, store: SqliteStore) -> None:
         # Kept in the file. The change needs the file alone, and SQLite does not wait for that.
         for _ in range(_WAL_TRIES):
             try:
-                async with self._engine.connect() as connection:
-                    await connection.run_sync(_set_wal)
+                await store.bare(_set_wal)
+            except sqlite3.OperationalError:
+                await self._clock.sleep(_WAL_PAUSE_S)
+            else:
                 return
-            except (DBAPIError, sqlite3.OperationalError):
-                await SystemClock().sleep(0.05)
 
 
-def _set_wal(connection: Connection) -> None:
-    # Past SQLAlchemy, which would begin a transaction first: the mode cannot change inside one.
-    cursor = connection.connection.cursor()
+def _set_wal(connection: Any) -> None:
+    cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.close()
 
 
-async def _revision(connection: AsyncConnection) -> str | None:
-    return await connection.run_sync(_revision_sync)
-
-
-def _revision_sync(connection: Connection) -> str | None:
+def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     return found
 
 
-async def _upgrade(connection: AsyncConnection) -> None:
+def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
-        await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-    await connection.run_sync(_upgrade_sync)
-
-
-def _upgrade_sync(connection: Connection) -> None:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
     # alembic costs 0.1 s to load, and most openings find nothing to do.
     from alembic import command
     from alembic.config import Config

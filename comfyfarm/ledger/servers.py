@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, delete, select, update
 
 from comfyfarm.ledger.batches import upsert
 from comfyfarm.ledger.claims import LEASE_S
@@ -22,11 +21,11 @@ class Servers(Database):
         """Say that these servers live, for `lease_s` seconds. Several owners may name the same one."""
         rows = [{**record.model_dump(), "owner": owner} for record in sorted(records, key=lambda r: r.url)]
 
-        async def work(connection: AsyncConnection) -> None:
+        def work(connection: Connection) -> None:
             # Long over, by the longest lease that is of use: nobody renews these.
-            await connection.execute(delete(servers).where(servers.c.lease_until < db_now() - 600.0))
+            connection.execute(delete(servers).where(servers.c.lease_until < db_now() - 600.0))
             for row in rows:
-                await connection.execute(_registering(connection, row, lease_s))
+                connection.execute(_registering(connection, row, lease_s))
 
         await self._write(work)
 
@@ -34,16 +33,16 @@ class Servers(Database):
         """Lengthen the leases of the owner's servers; how many it has (0: register them again)."""
         statement = update(servers).where(servers.c.owner == owner).values(lease_until=db_now() + lease_s)
 
-        async def work(connection: AsyncConnection) -> int:
-            return (await connection.execute(statement)).rowcount
+        def work(connection: Connection) -> int:
+            return (connection.execute(statement)).rowcount
 
         return await self._write(work)
 
     async def remove_servers(self, owner: str) -> None:
         """Take the owner's word for its servers back; those that another owner names stay."""
 
-        async def work(connection: AsyncConnection) -> None:
-            await connection.execute(delete(servers).where(servers.c.owner == owner))
+        def work(connection: Connection) -> None:
+            connection.execute(delete(servers).where(servers.c.owner == owner))
 
         await self._write(work)
 
@@ -55,9 +54,9 @@ class Servers(Database):
             .order_by(servers.c.url, servers.c.lease_until)
         )
 
-        async def work(connection: AsyncConnection) -> tuple[ServerRecord, ...]:
+        def work(connection: Connection) -> tuple[ServerRecord, ...]:
             # By address, the one with the longest lease last: it is the newest word.
-            newest = {row.url: ServerRecord(**row._mapping) for row in await connection.execute(query)}
+            newest = {row.url: ServerRecord(**row._mapping) for row in connection.execute(query)}
             return tuple(newest.values())
 
         return await self._read(work)
@@ -66,13 +65,13 @@ class Servers(Database):
         """Who registered servers that count as living, so that the caller can find the dead among them."""
         query = select(servers.c.owner).where(servers.c.lease_until >= db_now()).distinct()
 
-        async def work(connection: AsyncConnection) -> tuple[str, ...]:
-            return tuple(sorted((await connection.scalars(query)).all()))
+        def work(connection: Connection) -> tuple[str, ...]:
+            return tuple(sorted((connection.scalars(query)).all()))
 
         return await self._read(work)
 
 
-def _registering(connection: AsyncConnection, row: dict[str, Any], lease_s: float) -> Any:
+def _registering(connection: Connection, row: dict[str, Any], lease_s: float) -> Any:
     statement = upsert(connection, servers).values(**row, lease_until=db_now() + lease_s)
     new = {name: statement.excluded[name] for name in ("host", "device", "model", "lease_until")}
     return statement.on_conflict_do_update(index_elements=["url", "owner"], set_=new)

@@ -3,8 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, insert, select, update
 
 from comfyfarm.ledger.database import Database
 from comfyfarm.ledger.records import ShardRecord
@@ -14,9 +13,9 @@ from comfyfarm.ledger.schema import db_now, shards
 class Shards(Database):
     """The part of the ledger that knows who waits for which host."""
 
-    async def announce_shard(self, batch: str, host: str, owner: str) -> str:
+    async def announce_shard(self, batch: str, host: str, owner: str, *, shard_id: str | None = None) -> str:
         """Write the waiting row of a shard, before it asks for GPU slots. Returns the shard's id."""
-        shard_id = str(uuid.uuid4())
+        shard_id = shard_id or str(uuid.uuid4())
         statement = insert(shards).values(
             id=shard_id, batch=batch, host=host, owner=owner, waiting_since=db_now()
         )
@@ -43,13 +42,13 @@ class Shards(Database):
             .order_by(shards.c.waiting_since, shards.c.id)
         )
 
-        async def work(connection: AsyncConnection) -> tuple[ShardRecord, ...]:
-            return tuple(ShardRecord(**row._mapping) for row in await connection.execute(query))
+        def work(connection: Connection) -> tuple[ShardRecord, ...]:
+            return tuple(ShardRecord(**row._mapping) for row in connection.execute(query))
 
         return await self._read(work)
 
     async def _change_shard(self, statement: Any) -> None:
-        async def work(connection: AsyncConnection) -> None:
-            await connection.execute(statement)
+        def work(connection: Connection) -> None:
+            connection.execute(statement)
 
         await self._write(work)

@@ -16,6 +16,7 @@ from comfyfarm.outputs.names import SpooledFile, safe_relative
 logger = logging.getLogger(__name__)
 
 _TRIES = 3
+_PARTIAL = ".partial"  # folder of what is not whole yet
 
 
 class Spool:
@@ -45,18 +46,18 @@ async def collect(
     """
     spool.clear(job_id)
     folder = spool.folder(job_id)
-    partial = folder / ".partial"
+    partial = folder / _PARTIAL
     partial.mkdir(parents=True)
-    taken: set[str] = set()
+    names = _Names()
     files = []
     for output in _wanted(entry.files()):
-        path = _free(_place(output, job_id), output.node, taken)
+        path = names.free(_place(output, job_id), output.node)
         sha256, size = await _download(client, output, partial / "file", clock=clock)
         files.append(_keep(partial / "file", folder, path, sha256=sha256, size=size))
     for text in entry.texts():
-        data = text.text.encode()
+        data = text.text.encode("utf-8", "replace")
         (partial / "file").write_bytes(data)
-        path = _free(safe_relative("text", f"{text.node}_{text.key}.txt"), text.node, taken)
+        path = names.free(safe_relative("text", f"{text.node}_{text.key}.txt"), text.node)
         sha256 = hashlib.sha256(data).hexdigest()
         files.append(_keep(partial / "file", folder, path, sha256=sha256, size=len(data)))
     partial.rmdir()
@@ -76,13 +77,31 @@ def _place(entry: OutputEntry, job_id: JobId) -> str:
     return safe_relative("/".join(own), entry.filename)
 
 
-def _free(path: str, node: str, taken: set[str]) -> str:
-    """The path, or one that names the node where another file of this job has it."""
-    if path in taken:
+class _Names:
+    """The paths of a job's files and folders. Case is no difference: on some file systems it is none."""
+
+    def __init__(self) -> None:
+        self._files = {_PARTIAL}
+        self._folders: set[str] = set()
+
+    def free(self, path: str, node: str) -> str:
+        """The path, or one that names the node where another file or folder of this job has it."""
         folder, _, name = path.rpartition("/")
-        path = safe_relative(folder, f"node{node}_{len(taken)}_{name}")
-    taken.add(path)
-    return path
+        tries = 0
+        while not self._take(path.casefold()):
+            tries += 1
+            # A file may lie where this one's folder should be: then it goes to the top.
+            path = safe_relative(folder if tries == 1 else "", f"node{node}_{tries}_{name}")
+        return path
+
+    def _take(self, path: str) -> bool:
+        parts = path.split("/")
+        folders = {"/".join(parts[:length]) for length in range(1, len(parts))}
+        if path in self._files or path in self._folders or folders & self._files:
+            return False
+        self._files.add(path)
+        self._folders |= folders
+        return True
 
 
 def _keep(file: Path, folder: Path, path: str, *, sha256: str, size: int) -> SpooledFile:

@@ -1,6 +1,7 @@
 """Hands waiting jobs to lanes: our own queue, since a limit of Prefect's is waited for by polling."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from comfyfarm.pool.scheduling import LaneLoad, WaitingJob, choose
@@ -11,11 +12,16 @@ Item = TypeVar("Item")
 class Handout(Generic[Item]):
     """Jobs go in with `put`, come out with `take`; `done` frees the place that `take` filled."""
 
-    def __init__(self, *, depth: int = 2) -> None:
-        """`depth`: prompts of ours that one server may have, the running one included."""
+    def __init__(self, expected: Iterable[str] = (), *, depth: int = 2) -> None:
+        """Make it for the lanes of `expected` servers, which may open later.
+
+        `depth`: prompts of ours that one server may have, the running one included.
+        """
         self._depth = depth
+        self._expected = set(expected)
         self._jobs: list[tuple[WaitingJob, Item]] = []
-        self._lanes: dict[str, int] = {}
+        self._lanes: dict[str, None] = {}
+        self._in_flight: dict[str, int] = {}
         self._left: set[str] = set()
         self._changed = asyncio.Condition()
         self._closed = False
@@ -28,8 +34,9 @@ class Handout(Generic[Item]):
     async def put(
         self, item: Item, *, pinned: str | None = None, avoid: frozenset[str] = frozenset()
     ) -> None:
-        """Add a job behind those that wait. A pin to a server without a lane is no pin."""
-        job = WaitingJob(pinned=pinned if pinned in self._lanes else None, avoid=avoid)
+        """Add a job behind those that wait. A pin to a server whose lane will never come is no pin."""
+        will_come = pinned in self._lanes or (pinned in self._expected and pinned not in self._left)
+        job = WaitingJob(pinned=pinned if will_come else None, avoid=avoid)
         async with self._changed:
             self._jobs.append((job, item))
             self._changed.notify_all()
@@ -44,23 +51,24 @@ class Handout(Generic[Item]):
     async def open_lane(self, url: str) -> None:
         """A lane can take jobs from now on."""
         async with self._changed:
-            self._lanes.setdefault(url, 0)
+            self._lanes[url] = None
             self._changed.notify_all()
 
     async def shut_lane(self, url: str) -> None:
-        """A lane takes nothing more; jobs pinned to it are anybody's."""
+        """A lane takes nothing for now; what is pinned to it waits."""
         async with self._changed:
             self._lanes.pop(url, None)
+            self._changed.notify_all()
+
+    async def leave(self, url: str) -> None:
+        """The lane will never take anything again; jobs pinned to it are anybody's."""
+        async with self._changed:
+            self._lanes.pop(url, None)
+            self._left.add(url)
             self._jobs = [
                 (job.model_copy(update={"pinned": None}) if job.pinned == url else job, item)
                 for job, item in self._jobs
             ]
-            self._changed.notify_all()
-
-    async def leave(self, url: str) -> None:
-        """The lane will never take anything again: its takers get None."""
-        async with self._changed:
-            self._left.add(url)
             self._changed.notify_all()
 
     async def take(self, url: str) -> Item | None:
@@ -69,7 +77,7 @@ class Handout(Generic[Item]):
             while not self._closed and url not in self._left:
                 index = self._choice(url)
                 if index is not None:
-                    self._lanes[url] += 1
+                    self._in_flight[url] = self._in_flight.get(url, 0) + 1
                     # Another place may be free for the next job, now that this one is gone.
                     self._changed.notify_all()
                     return self._jobs.pop(index)[1]
@@ -79,8 +87,7 @@ class Handout(Generic[Item]):
     async def done(self, url: str) -> None:
         """The server is through with a job that this lane took."""
         async with self._changed:
-            if self._lanes.get(url, 0) > 0:
-                self._lanes[url] -= 1
+            self._in_flight[url] -= 1
             self._changed.notify_all()
 
     async def close(self) -> tuple[Item, ...]:
@@ -94,5 +101,5 @@ class Handout(Generic[Item]):
     def _choice(self, url: str) -> int | None:
         if url not in self._lanes:
             return None
-        loads = [LaneLoad(url=lane, in_flight=count) for lane, count in self._lanes.items()]
+        loads = [LaneLoad(url=lane, in_flight=self._in_flight.get(lane, 0)) for lane in self._lanes]
         return choose([job for job, _ in self._jobs], loads, asking=url, depth=self._depth)

@@ -1,6 +1,6 @@
 """Which waiting job a lane gets. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
@@ -31,8 +31,8 @@ def choose(
     """Index of the job that the lane of server `asking` should take now, or None.
 
     An idle lane takes the oldest job that it may. A busy one takes a job *ahead*, so that its GPU
-    goes from prompt to prompt without a gap, only while every lane that could come free would
-    still find one: no job ever waits behind another while a GPU idles.
+    goes from prompt to prompt without a gap, only while every other lane that could come free would
+    still find one that it may take: no job ever waits behind another while a GPU idles.
 
     `depth`: prompts of ours that a server may have, the running one included.
     """
@@ -42,12 +42,33 @@ def choose(
     load = {lane.url: lane.in_flight for lane in lanes}
     if load.get(asking, depth) >= depth:
         return None
-    open_to_all = [
-        index
-        for index, job in enumerate(waiting)
-        if job.pinned is None and (asking not in job.avoid or load.keys() <= job.avoid)
-    ]
-    hungry = sum(1 for in_flight in load.values() if in_flight < depth)
-    if load[asking] > 0 and len(open_to_all) < hungry:
-        return None
-    return open_to_all[0] if open_to_all else None
+    takers = [_takers(job, load.keys()) for job in waiting]
+    mine = [index for index, urls in enumerate(takers) if asking in urls]
+    if load[asking] == 0:
+        return mine[0] if mine else None
+    others = [url for url, in_flight in load.items() if url != asking and in_flight < depth]
+    fed = _fed(others, takers)
+    return next((i for i in mine if _fed(others, [*takers[:i], *takers[i + 1 :]]) == fed), None)
+
+
+def _takers(job: WaitingJob, lanes: Collection[str]) -> frozenset[str]:
+    """The lanes that may take the job; avoided ones only where there is no other."""
+    if job.pinned is not None:
+        return frozenset({job.pinned}) & frozenset(lanes)
+    return frozenset(lanes) - job.avoid or frozenset(lanes)
+
+
+def _fed(lanes: Sequence[str], takers: Sequence[frozenset[str]]) -> int:
+    """How many of the lanes could get a job each: the size of a maximum matching."""
+    job_of: dict[int, str] = {}
+
+    def feeds(lane: str, seen: set[int]) -> bool:
+        for index, urls in enumerate(takers):
+            if lane in urls and index not in seen:
+                seen.add(index)
+                if index not in job_of or feeds(job_of[index], seen):
+                    job_of[index] = lane
+                    return True
+        return False
+
+    return sum(feeds(lane, set()) for lane in lanes)

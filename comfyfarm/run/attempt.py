@@ -186,13 +186,7 @@ class Attempt:
 
     async def _ended(self, inbox: Inbox, state: PromptState, number: float) -> Executed:
         if state.phase is Phase.UNKNOWN:
-            return Executed(
-                outcome=transient(
-                    Reason.CRASH,
-                    "the server has forgotten the prompt: it was restarted",
-                    evidence=_heard(inbox),
-                )
-            )
+            return Executed(outcome=_forgotten(inbox))
         entry = await self._history(number)
         if entry is None:
             return Executed(outcome=transient(Reason.SERVER, "ended, but the history does not have it"))
@@ -210,6 +204,15 @@ class Attempt:
         return await cancel_prompt(
             self._session.client, self._task.job_id, clock=self._clock, deadline_s=self._deadlines.cancel_s
         )
+
+
+def _forgotten(inbox: Inbox) -> Outcome:
+    """A prompt that only waited did not crash the server, and was perhaps just taken off the queue."""
+    if not inbox.has_started:
+        return transient(Reason.SERVER, "the server has forgotten the prompt before it began")
+    return transient(
+        Reason.CRASH, "the server has forgotten the prompt: it was restarted", evidence=_heard(inbox)
+    )
 
 
 def _heard(inbox: Inbox) -> str:

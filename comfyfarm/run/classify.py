@@ -111,8 +111,13 @@ def _first_node_error(answer: SubmitAnswer) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:500]
+    return _storable(" ".join(text[:10_000].split())[:500])
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _EVIDENCE_LIMIT else text[:_EVIDENCE_LIMIT] + "\n[cut]"
+    return _storable(text if len(text) <= _EVIDENCE_LIMIT else text[:_EVIDENCE_LIMIT] + "\n[cut]")
+
+
+def _storable(text: str) -> str:
+    """Without what a database refuses: PostgreSQL takes no NUL, and neither one half of a surrogate pair."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -30,7 +30,7 @@ def preflight(data: bytes, *, name: str, schema: NodeSchema) -> Report:
         format=reading.format,
         findings=(
             *reading.findings,
-            *check(reading.workflow, schema),
+            *check(reading.workflow, schema, check_files=schema.live),
             *_names(references, assets),
         ),
         references=references.references,
@@ -39,10 +39,16 @@ def preflight(data: bytes, *, name: str, schema: NodeSchema) -> Report:
     )
 
 
-def check(workflow: Workflow, schema: NodeSchema) -> tuple[Finding, ...]:
-    """What ComfyUI would refuse, as errors; what it takes and ignores or changes, as warnings."""
+def check(workflow: Workflow, schema: NodeSchema, *, check_files: bool = False) -> tuple[Finding, ...]:
+    """What ComfyUI would refuse, as errors; what it takes and ignores or changes, as warnings.
+
+    `check_files`: whether names of models have to be in the schema's lists, which are true of a
+    running server only. A render leaves it: models may still be hydrated, or lie on another server.
+    """
     alive = live_nodes(workflow.nodes, schema)
-    values = [f for node in workflow.nodes for f in input_findings(node, workflow, schema)]
+    values = [
+        f for node in workflow.nodes for f in input_findings(node, workflow, schema, check_files=check_files)
+    ]
     return (
         *_unknown_classes(workflow, schema),
         *_no_output(workflow, schema),

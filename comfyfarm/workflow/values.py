@@ -18,8 +18,13 @@ _ANYTHING = frozenset({"*", "COMFY_MATCHTYPE_V3"})
 _SHOWN = 60  # characters of a value in a message; widgets hold whole pictures
 
 
-def input_findings(node: Node, workflow: Workflow, schema: NodeSchema) -> Iterator[Finding]:
-    """What is wrong with the inputs of one node. Nothing is said of a class that is not known."""
+def input_findings(
+    node: Node, workflow: Workflow, schema: NodeSchema, *, check_files: bool
+) -> Iterator[Finding]:
+    """What is wrong with the inputs of one node. Nothing is said of a class that is not known.
+
+    `check_files`: whether names of models have to be in the schema's lists.
+    """
     for spec in schema.inputs(node.class_type).values():
         if spec.name not in node.inputs:
             yield from _missing(node, spec)
@@ -28,7 +33,7 @@ def input_findings(node: Node, workflow: Workflow, schema: NodeSchema) -> Iterat
         if isinstance(value, Link):
             yield from _link_type(node, spec, value, workflow, schema)
         elif not isinstance(value, tuple):
-            yield from _literal(node, spec, unwrap(value), schema)
+            yield from _literal(node, spec, unwrap(value), schema, check_files=check_files)
 
 
 def _missing(node: Node, spec: InputSpec) -> Iterator[Finding]:
@@ -76,10 +81,12 @@ def _types(text: str) -> frozenset[str]:
     return frozenset(part.strip() for part in text.split(","))
 
 
-def _literal(node: Node, spec: InputSpec, value: Value, schema: NodeSchema) -> Iterator[Finding]:
+def _literal(
+    node: Node, spec: InputSpec, value: Value, schema: NodeSchema, *, check_files: bool
+) -> Iterator[Finding]:
     if spec.type in _NUMBERS:
         yield from _number(node, spec, value)
-    elif spec.options is not None:
+    elif spec.options is not None and _is_checked(node, spec, check_files=check_files):
         yield from _option(node, spec, value, schema)
 
 
@@ -126,7 +133,7 @@ def _range(node: Node, spec: InputSpec, number: float) -> Iterator[Finding]:
 
 def _option(node: Node, spec: InputSpec, value: Value, schema: NodeSchema) -> Iterator[Finding]:
     options = spec.options or ()
-    if value in options or not _is_checked(node, spec, schema):
+    if value in options:
         return
     if spec.multiselect and isinstance(value, tuple) and all(item in options for item in value):
         return
@@ -142,12 +149,12 @@ def _option(node: Node, spec: InputSpec, value: Value, schema: NodeSchema) -> It
     )
 
 
-def _is_checked(node: Node, spec: InputSpec, schema: NodeSchema) -> bool:
-    """Uploads come later; lists of models are true of a running server only; an empty list takes all."""
+def _is_checked(node: Node, spec: InputSpec, *, check_files: bool) -> bool:
+    """Uploads come later; where a list is empty in a schema, the node takes anything."""
     if spec.upload is not None:
         return False
     if is_file_input(node.class_type, spec.name, spec):
-        return schema.live
+        return check_files
     return bool(spec.options)
 
 

@@ -11,7 +11,9 @@ from fake_server.comfy.prompts import Entry, Prompts
 
 STATUSES = ("pending", "in_progress", "completed", "failed", "cancelled")
 _END_MESSAGES = ("execution_success", "execution_error", "execution_interrupted")
-_SHOWABLE = frozenset({"images", "video", "audio", "3d", "files", "gifs", "latents"})
+_SHOWABLE = frozenset({"images", "video", "audio", "3d", "files"})
+_STREAMS = ("video/", "audio/")
+_MESHES = (".obj", ".fbx", ".gltf", ".glb", ".usdz")
 
 
 class BadQuery(ValueError):
@@ -37,7 +39,7 @@ def one_job(prompts: Prompts, prompt_id: str) -> dict[str, Any] | None:
     if known is None:
         return None
     return _ended(prompt_id, known) | {
-        "outputs": known["outputs"],
+        "outputs": _normal_outputs(known["outputs"]),
         "execution_status": known["status"],
         "workflow": {"prompt": known["prompt"][2], "extra_data": known["prompt"][3]},
     }
@@ -148,20 +150,50 @@ def _workflow_id(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _summary(outputs: Mapping[str, Any]) -> tuple[int, dict[str, Any] | None]:
+    """How many files there are, and which to show: an output before a preview or a text."""
     count, best, fallback = 0, None, None
-    for node_id, ui in outputs.items():
-        for key, items in ui.items():
-            if key == "animated" or not isinstance(items, list):
-                continue
-            for item in items:
-                if not isinstance(item, dict):
-                    continue
-                count += 1
-                if key not in _SHOWABLE and "filename" not in item:
-                    continue
-                shown = {**item, "nodeId": node_id, "mediaType": item.get("mediaType", key)}
-                if item.get("type") == "output":
-                    best = best or shown
-                else:
-                    fallback = fallback or shown
+    for node_id, key, item in _items(outputs):
+        count += isinstance(item, dict)
+        shown = _shown(node_id, key, item)
+        if shown is not None and shown.get("type") == "output":
+            best = best or shown
+        elif shown is not None:
+            fallback = fallback or shown
     return count, best or fallback
+
+
+def _items(outputs: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    return [
+        (node_id, key, _normal(item))
+        for node_id, ui in outputs.items()
+        for key, items in ui.items()
+        if key != "animated" and isinstance(items, list)
+        for item in items
+    ]
+
+
+def _shown(node_id: str, key: str, item: Any) -> dict[str, Any] | None:
+    if isinstance(item, str):
+        return {"content": item, "nodeId": node_id, "mediaType": "text"} if key == "text" else None
+    if not isinstance(item, dict):
+        return None
+    if key not in _SHOWABLE and not str(item.get("format", "")).startswith(_STREAMS) and "mediaType" not in item:
+        return None
+    return {**item, "nodeId": node_id, "mediaType": item.get("mediaType", key)}
+
+
+def _normal(item: Any) -> Any:
+    """An item as the views show it: the bare name of a 3D file becomes an entry."""
+    if isinstance(item, str) and item.lower().endswith(_MESHES):
+        return {"filename": item, "subfolder": "", "type": "output", "mediaType": "3d"}
+    return item
+
+
+def _normal_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        node_id: {
+            key: [_normal(item) for item in items if item is not None] if isinstance(items, list) else items
+            for key, items in ui.items()
+        }
+        for node_id, ui in outputs.items()
+    }

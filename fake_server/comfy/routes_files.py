@@ -8,7 +8,8 @@ import io
 import json
 import mimetypes
 import os.path
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,8 @@ class FileRoutes:
 
     async def upload_image(self, request: web.Request) -> web.Response:
         """Store a file under a name that is free, or that holds the same content."""
-        form = await request.post()
-        return self._store(form, lambda content, path: _write(path, content))
+        with _closing(await request.post()) as form:
+            return self._store(form, lambda content, path: _write(path, content))
 
     async def upload_mask(self, request: web.Request) -> web.Response:
         """Store a picture whose alpha channel is the mask's; nothing when the original is missing."""
@@ -88,7 +89,8 @@ class FileRoutes:
                 masked.putalpha(mask.convert("RGBA").getchannel("A"))
                 masked.save(path, compress_level=4)
 
-        return self._store(form, save)
+        with _closing(form):
+            return self._store(form, save)
 
     def _store(self, form: Any, save: Callable[[bytes, Path], None]) -> web.Response:
         image = form.get("image")
@@ -121,6 +123,16 @@ class FileRoutes:
         inside = Path(os.path.normpath(folder / reference.get("subfolder", "")))
         file = inside / name
         return file if inside.is_relative_to(folder) and file.is_file() else None
+
+
+@contextmanager
+def _closing(form: Any) -> Iterator[Any]:
+    try:
+        yield form
+    finally:
+        for part in form.values():
+            if isinstance(part, web.FileField):
+                part.file.close()
 
 
 def _free_name(name: str, folder: Path, content: bytes) -> tuple[str, Path | None]:

@@ -74,7 +74,7 @@ class PromptRoutes:
             outputs, node_errors = self._validator.check(graph, body.get("partial_execution_targets"))
         except Rejected as exc:
             return _refusal(exc.error, exc.node_errors)
-        extra = _extra_data(body)
+        extra = _extra_data(body, request.headers.get("Comfy-Usage-Source"))
         behaviour = self.script.take(prompt_id)
         if behaviour is Behaviour.HTTP_500:
             return trouble()
@@ -213,12 +213,14 @@ def _refuse_odd_shapes(graph: Any) -> None:
         raise TypeError("inputs is a list")
 
 
-def _extra_data(body: dict[str, Any]) -> dict[str, Any]:
+def _extra_data(body: dict[str, Any], usage_source: str | None) -> dict[str, Any]:
     extra = body.get("extra_data", {})
     if not isinstance(extra, dict):
         raise TypeError("extra_data is no object")
     if "client_id" in body:
         extra["client_id"] = body["client_id"]
+    if usage_source is not None:
+        extra["comfy_usage_source"] = usage_source
     for secret in _SECRETS:
         extra.pop(secret, None)
     extra["create_time"] = int(time.time() * 1000)

@@ -4,6 +4,7 @@ Read by path from the product's data, as /object_info gives it; reading a data f
 """
 
 import copy
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,7 +29,7 @@ class NodeClasses:
     ) -> None:
         self._folders = folders
         self._places = places
-        self._classes: dict[str, dict[str, Any]] = json.loads(SCHEMA_FILE.read_bytes()) | dict(extra or {})
+        self._classes: dict[str, dict[str, Any]] = _shipped() | dict(extra or {})
         self._map: dict[str, dict[str, Any]] = json.loads(_FOLDER_MAP.read_bytes())
 
     def __contains__(self, class_type: object) -> bool:
@@ -95,6 +96,13 @@ def is_combo(kind: object) -> bool:
 def choices(kind: object, options: Mapping[str, Any]) -> list[Any]:
     """The choices of a combo input."""
     return kind if isinstance(kind, list) else list(options.get("options", []))
+
+
+@functools.cache
+def _shipped() -> dict[str, dict[str, Any]]:
+    # Shared by all servers of a process, so nobody may change it: what is filled in goes into copies.
+    classes: dict[str, dict[str, Any]] = json.loads(SCHEMA_FILE.read_bytes())
+    return classes
 
 
 def _inputs(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,17 +7,18 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 
 from fake_server.comfy import ExtraNodes, FakeComfy
 from fake_server.comfy.execute import Call, NodeRaised
-from fake_server.comfy.media import jpeg
+from fake_server.comfy.media import jpeg, png
 from fake_server.serve import serve
 
 RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
-_PATIENCE_S = 15.0
+_PATIENCE_S = 20.0
 _TIMES = frozenset({"timestamp", "create_time", "execution_start_time", "execution_end_time"})
 _SKIPPED = frozenset({"traceback", "current_inputs"})
 _UNORDERED = frozenset({"executed", "current_outputs", "dependent_outputs"})
@@ -62,9 +63,9 @@ class Match:
             raise Differs(f"{at}: recorded {recorded!r}, got {actual!r}")
 
     def actual(self, text: str) -> str:
-        """The text with recorded names replaced by the fake's own."""
+        """The text with recorded names replaced by the fake's own, plain or percent-encoded."""
         for recorded, name in self.names.items():
-            text = text.replace(recorded, name)
+            text = text.replace(recorded, name).replace(quote(recorded), quote(name))
         return text
 
     def _same_dict(self, recorded: dict[str, Any], actual: dict[str, Any], at: str) -> None:
@@ -110,14 +111,18 @@ def _shape(text: str) -> str:
 class Replay:
     """One scenario, sent to one fake."""
 
-    def __init__(self, scenario: Scenario, url: str, gate: Gate, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, scenario: Scenario, fake: FakeComfy, *, url: str, gate: Gate, options: Mapping[str, Any]
+    ) -> None:
         self.match = Match()
+        self._fake = fake
         self._scenario = scenario
         self._url = url
         self._gate = gate
+        self._options = options
         self._drop = frozenset(options.get("drop", ()))
         self._skip = frozenset(options.get("skip", ()))
-        self._on_note: Callable[[str, Match], None] | None = options.get("on_note")
+        self._before: Mapping[int, Callable[[FakeComfy], None]] = options.get("before", {})
         self._sockets: dict[str, aiohttp.ClientWebSocketResponse] = {}
         self._received: dict[str, list[Any]] = {}
         self._expected: dict[str, list[Any]] = {}
@@ -129,7 +134,7 @@ class Replay:
         async with aiohttp.ClientSession(auto_decompress=False) as self._http:
             await self._prime()
             for place, event in enumerate(timeline):
-                self._gate.allowed = self._gate.used + self._steps_ahead(timeline[place:])
+                self._gate.allowed = self._steps_before_request(timeline, place)
                 await self._event(event)
             self._gate.allowed = 10**9
             await self._catch_up("the end")
@@ -145,33 +150,38 @@ class Replay:
         kind, name, rest = (*event.split(":"), "")[:3]
         if kind == "http" and rest == "request":
             await self._catch_up(event)
-            await self._exchange(next(each for each in self._scenario["http"] if str(each["id"]) == name))
+            if int(name) in self._before:
+                self._before[int(name)](self._fake)
+            if int(name) not in self._options.get("unsent", ()):
+                await self._exchange(next(each for each in self._scenario["http"] if str(each["id"]) == name))
         elif kind == "ws" and rest == "open":
             await self._catch_up(event)
             await self._open(name)
         elif kind == "ws" and rest.isdigit():
             await self._message(name, self._scenario["ws"][name]["messages"][int(rest)])
-        elif kind == "note" and self._on_note is not None:
-            await self._catch_up(event)
-            self._on_note(self._scenario["notes"][int(name)], self.match)
 
-    def _steps_ahead(self, timeline: list[str]) -> int:
-        """How many steps of progress the recorded clients saw before the next request."""
-        steps: dict[str, int] = {}
-        for event in timeline:
+    def _steps_before_request(self, timeline: list[str], now: int) -> int:
+        """How many steps the sleeping nodes had taken before the recorded client's next request."""
+        done, last = 0, dict[str, int]()
+        for place, event in enumerate(timeline):
             kind, name, rest = (*event.split(":"), "")[:3]
-            if kind == "http" and rest == "request":
-                return max(steps.values(), default=0)
+            if (kind, rest) in {("http", "request"), ("ws", "open")} and place >= now:
+                break
             if kind == "ws" and rest.isdigit():
-                message = self._scenario["ws"][name]["messages"][int(rest)]
-                steps[name] = steps.get(name, 0) + (message.get("json", {}).get("type") == "progress")
-        return 10**9
+                body = self._scenario["ws"][name]["messages"][int(rest)].get("json", {})
+                if body.get("type") == "progress":
+                    prompt_id, value = body["data"]["prompt_id"], body["data"]["value"]
+                    # The same id may run twice: a step that is no advance begins another run.
+                    done += last.get(prompt_id, 0) if value <= last.get(prompt_id, 0) else 0
+                    last[prompt_id] = value
+        return done + sum(last.values())
 
     async def _prime(self) -> None:
         """Run before what the recorded server had in its cache."""
-        first = next((each for each in self._scenario["http"] if each["path"] == "/prompt"), None)
+        first = next((each for each in self._scenario["http"] if _submits(each)), None)
         messages = [m["json"] for w in self._scenario["ws"].values() for m in w["messages"] if "json" in m]
         cached = [m["data"]["nodes"] for m in messages if m.get("type") == "execution_cached"]
+        cached = [self._options["primed"]] if "primed" in self._options else cached
         if first is None or not cached or not cached[0]:
             return
         graph = {node_id: first["request_body"]["json"]["prompt"][node_id] for node_id in cached[0]}
@@ -198,7 +208,11 @@ class Replay:
             self._gate.allowed = 10**9
             await self.idle()
         elif len(recorded["messages"]) > 1 and recorded["messages"][1]["json"]["type"] == "executing":
-            await self._until(lambda: self._gate.used > 0)
+            # A socket that is opened while its prompt runs: right before the first step that it saw.
+            bodies = [message.get("json", {}) for message in recorded["messages"]]
+            seen = next(each["data"]["value"] for each in bodies if each.get("type") == "progress")
+            self._gate.allowed = seen - 1
+            await self._until(lambda: self._gate.used == seen - 1)
         url = self._url + self.match.actual(recorded["url"])
         ws = self._sockets[label] = await self._http.ws_connect(aiohttp.client.URL(url, encoded=True))
         self._received[label], self._expected[label], self._compared[label] = [], [], 0
@@ -207,7 +221,7 @@ class Replay:
     async def _read(self, label: str, ws: aiohttp.ClientWebSocketResponse) -> None:
         async for message in ws:
             if message.type is aiohttp.WSMsgType.TEXT:
-                body = json.loads(message.data)
+                body = _marked(json.loads(message.data))
             else:
                 body = _frame(message.data)
             if self._kept(body):
@@ -256,7 +270,7 @@ class Replay:
             headers.pop("Content-Type", None)
         if "Origin" in headers:
             headers["Origin"] = headers["Origin"].replace("8300", str(url.port))
-        skip = ("Content-Type",)
+        skip = () if isinstance(data, aiohttp.FormData) else ("Content-Type",)
         async with self._http.request(
             recorded["method"], url, data=data, headers=headers, skip_auto_headers=skip
         ) as answer:
@@ -280,10 +294,12 @@ class Replay:
         if answer.status != recorded["status"]:
             raise Differs(f"{at}: recorded {recorded['status']}, got {answer.status}: {text[:300]!r}")
         if answer.headers.get("Content-Type") != recorded["content_type"]:
-            raise Differs(f"{at}: recorded {recorded['content_type']}, got {answer.headers.get('Content-Type')}")
+            raise Differs(
+                f"{at}: recorded {recorded['content_type']}, got {answer.headers.get('Content-Type')}"
+            )
         for name, value in recorded.get("response_headers", {}).items():
             if name != "Content-Range":
-                self.match.same(value, answer.headers.get(name), f"{at} {name}")
+                self.match.same(self.match.actual(value), answer.headers.get(name), f"{at} {name}")
         body = recorded["body"]
         if body["kind"] == "json":
             self.match.same(body["json"], _marked(json.loads(text)), at)
@@ -316,19 +332,10 @@ def _form(parts: list[dict[str, Any]]) -> aiohttp.FormData:
         value = part["value"]
         if isinstance(value, dict):
             # The bytes were not kept: the same hash stands for the same content.
-            value = value["sha256"].encode() if value["size"] else b""
+            picture = part["content_type"] == "image/png" and value["size"]
+            value = png(value["sha256"], 8, 8) if picture else value["sha256"].encode()[: value["size"]]
         form.add_field(part["name"], value, filename=part["filename"], content_type=part["content_type"])
     return form
-
-
-class _Raises(Exception):
-    pass
-
-
-_ERRORS: Mapping[str, NodeRaised] = {
-    "RuntimeError": NodeRaised("RuntimeError", "recorded runtime error"),
-    "ValueError": NodeRaised("ValueError", "recorded value error"),
-}
 
 
 def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
@@ -366,9 +373,7 @@ def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
 _UI: Mapping[str, dict[str, Any]] = {
     "text_list": {"text": ["a", "b"]},
     "scalar_in_list": {"value": [1, 2.5, None, True]},
-    "gifs": {
-        "gifs": [{"filename": "x.mp4", "subfolder": "", "type": "output", "format": "video/h264-mp4"}]
-    },
+    "gifs": {"gifs": [{"filename": "x.mp4", "subfolder": "", "type": "output", "format": "video/h264-mp4"}]},
     "dict_list": {
         "images": [{"filename": "no_such.png", "subfolder": "a/b", "type": "temp"}],
         "extra": [{"k": 1}],
@@ -380,7 +385,12 @@ _UI: Mapping[str, dict[str, Any]] = {
 
 
 def _node(inputs: dict[str, Any], outputs: list[str], *, output_node: bool = False) -> dict[str, Any]:
-    return {"input": inputs, "output": outputs, "output_node": output_node, "python_module": "custom_nodes.rec_ok"}
+    return {
+        "input": inputs,
+        "output": outputs,
+        "output_node": output_node,
+        "python_module": "custom_nodes.rec_ok",
+    }
 
 
 _CLASSES: Mapping[str, dict[str, Any]] = {
@@ -422,29 +432,40 @@ _CLASSES: Mapping[str, dict[str, Any]] = {
 }
 
 
+def _submits(exchange: dict[str, Any]) -> bool:
+    return bool(exchange["method"] == "POST" and exchange["path"] == "/prompt")
+
+
 def _recorded_errors(scenario: Scenario) -> dict[str, tuple[str, str]]:
     """What the recorder's failing node raised, by its `kind`."""
     errors: dict[str, tuple[str, str]] = {}
     by_prompt = {}
     for each in scenario["http"]:
-        if each["path"] == "/prompt" and each.get("status") == 200:
-            by_prompt[each["body"]["json"]["prompt_id"]] = each["request_body"]["json"]["prompt"]
-    for socket in scenario["ws"].values():
-        for message in socket["messages"]:
-            body = message.get("json", {})
-            if body.get("type") == "execution_error":
-                data = body["data"]
-                node = by_prompt[data["prompt_id"]][data["node_id"]]
-                text = data["exception_message"].split("\nThis error means")[0]
-                errors[node["inputs"].get("kind", "")] = (data["exception_type"], text.removesuffix("\n"))
+        if _submits(each) and each["status"] == 200:
+            body = each["request_body"].get("json") or json.loads(each["request_body"]["text"])
+            by_prompt[each["body"]["json"]["prompt_id"]] = body["prompt"]
+    for data in _error_messages(scenario):
+        node = by_prompt.get(data["prompt_id"], {}).get(data["node_id"], {"inputs": {}})
+        text = data["exception_message"].split("\nThis error means")[0]
+        errors[node["inputs"].get("kind", "")] = (data["exception_type"], text.removesuffix("\n"))
     return errors
+
+
+def _error_messages(scenario: Scenario) -> list[dict[str, Any]]:
+    sent = [m.get("json", {}) for socket in scenario["ws"].values() for m in socket["messages"]]
+    found = [body["data"] for body in sent if body.get("type") == "execution_error"]
+    for each in scenario["http"]:
+        entries = each["body"].get("json") if each["path"].startswith("/history/") else None
+        for entry in (entries or {}).values():
+            found += [data for kind, data in entry["status"]["messages"] if kind == "execution_error"]
+    return found
 
 
 def _first_number(scenario: Scenario) -> int:
     """The number that the recorded server was at."""
     before = 0
     for each in scenario["http"]:
-        if each["method"] != "POST" or each["path"] != "/prompt":
+        if not _submits(each):
             continue
         body = each["request_body"]
         asked = body.get("json", {}) if body["kind"] == "json" else {}
@@ -469,7 +490,7 @@ def replay(tmp_path: Path) -> Callable[..., Any]:
         if prepare is not None:
             prepare(fake)
         with serve(fake.app) as url:
-            await Replay(scenario, url, gate, options).run()
+            await Replay(scenario, fake, url=url, gate=gate, options=options).run()
         return fake
 
     return play

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from comfyfarm.clock import SystemClock
 from comfyfarm.control.postgres import Postgres, running_postgres, start_postgres
 from comfyfarm.errors import LedgerError
 from comfyfarm.ids import JobId
@@ -18,8 +19,15 @@ from comfyfarm.ledger.records import BatchRecord
 AddJobs = Callable[..., Awaitable[tuple[JobId, ...]]]
 
 
+class NoWait(SystemClock):
+    """Does not wait between tries."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(0)
+
+
 async def test_a_cut_connection_is_made_again(migrated_postgres: Postgres) -> None:
-    await asyncio.to_thread(migrated_postgres.create_database, "cut", template="test")
+    await asyncio.to_thread(migrated_postgres.create_database, "cut")
     async with await open_ledger(migrated_postgres.url("cut")) as ledger:
         await ledger.batches()
         async with await open_ledger(migrated_postgres.url("postgres")) as admin:
@@ -57,7 +65,7 @@ async def test_a_database_that_stays_away_is_a_ledger_error() -> None:
         home = Path(folder)
         home.chmod(0o711)
         with running_postgres(home) as server:
-            ledger = await open_ledger(server.url("comfyfarm"))
+            ledger = await open_ledger(server.url("comfyfarm"), clock=NoWait())
         async with ledger:
             with pytest.raises(LedgerError, match="ledger postgresql://"):
                 await ledger.batches()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from comfyfarm.workflow.check import preflight, require_valid
+from comfyfarm.workflow.check import check, preflight, require_valid
 from comfyfarm.workflow.findings import Refused
 from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.report import Report
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.values import fits
@@ -131,6 +132,7 @@ def test_a_running_servers_list_of_models_is_checked(schema: NodeSchema) -> None
     (found,) = report(graph, live).findings
     assert (found.code, found.remedy) == ("not_in_list", "choose 'RealESRGAN_x4plus.pth'")
     assert codes(graph, saved) == []
+    assert check(read_workflow(json.dumps(graph).encode(), name="w"), live) == ()
 
 
 def test_unknown_classes_are_errors_even_where_nothing_needs_them(

@@ -1,0 +1,60 @@
+"""GPU slots that a killed run still holds, given back at once: the ledger knows that it is gone."""
+
+import logging
+from uuid import UUID
+
+from prefect import get_client
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.objects import StateType
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Crashed
+
+from comfyfarm.ledger.ledger import Ledger
+from comfyfarm.ledger.owner import is_gone
+
+logger = logging.getLogger("comfyfarm.flows.free_slots")
+
+
+async def free_dead_slots(ledger: Ledger, host: str) -> int:
+    """Release the GPU slots of this host's shards whose processes are gone; how many they were.
+
+    Prefect does it when their leases end, up to 75 s after a kill. Their runs are shown as crashed.
+    """
+    freed = 0
+    async with ledger.lock("gpu-limits"), get_client() as client:
+        for shard in await ledger.open_shards(host):
+            if is_gone(shard.owner):
+                freed += await _free(client, f"gpu:{host}", UUID(shard.id))
+                await _show_crash(client, UUID(shard.id))
+                await ledger.end_shard(shard.id)
+    if freed:
+        logger.info("%d GPU slots of dead runs on %s are free again", freed, host)
+    return freed
+
+
+async def _free(client: PrefectClient, tag: str, flow_run_id: UUID) -> int:
+    """A lane holds `gpu:<host>` and `gpu:<model>` in one lease: ended under one name, it ends for both."""
+    freed = 0
+    for holder in (await client.read_concurrency_limit_by_tag(tag)).active_slots:
+        try:
+            lane = await client.read_task_run(holder)
+        except ObjectNotFound:
+            continue
+        if lane.flow_run_id == flow_run_id:
+            await client.decrement_v1_concurrency_slots([tag], holder, occupancy_seconds=0)
+            freed += 1
+    return freed
+
+
+async def _show_crash(client: PrefectClient, flow_run_id: UUID) -> None:
+    """The run, and the one that called it, will never say anything again."""
+    found: UUID | None = flow_run_id
+    while found is not None:
+        try:
+            run = await client.read_flow_run(found)
+            if run.state is not None and run.state.type is StateType.RUNNING:
+                await client.set_flow_run_state(found, Crashed(message="its process is gone"), force=True)
+            caller = run.parent_task_run_id
+            found = None if caller is None else (await client.read_task_run(caller)).flow_run_id
+        except ObjectNotFound:
+            return

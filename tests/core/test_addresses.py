@@ -1,0 +1,153 @@
+"""Names of small files: paths and addresses, read whole and shown without their secrets."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web as web_server
+from hypothesis import given
+from hypothesis import strategies as st
+
+from comfyfarm.addresses import base_name, is_address, mask, read_bytes, sibling
+from comfyfarm.errors import FarmError, InputError, TryLater
+from fake_server.serve import serve
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("s3://bucket/w.json", True),
+        ("HTTPS://host/w.json", True),
+        ("postgresql+asyncpg://host/db", True),
+        ("w.json", False),
+        ("/srv/w.json", False),
+        ("C:\\flows\\w.json", False),
+        ("://w.json", False),
+    ],
+)
+def test_an_address_has_a_scheme(name: str, expected: bool) -> None:
+    assert is_address(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://me:hunter2@host:8188/x", "https://***@host:8188/x"),
+        ("https://hunter2@host/x", "https://***@host/x"),
+        (
+            "https://b.s3/w?X-Amz-Signature=hunter2&X-Amz-Credential=hunter2&v=1",
+            "https://b.s3/w?X-Amz-Signature=***&X-Amz-Credential=***&v=1",
+        ),
+        ("https://civitai.example/w?token=hunter2", "https://civitai.example/w?token=***"),
+        ("https://host/w?api_key=hunter2", "https://host/w?api_key=***"),
+        ("/srv/w.json?token=x", "/srv/w.json?token=x"),
+        ("http://127.0.0.1:8188", "http://127.0.0.1:8188"),
+    ],
+)
+def test_a_secret_is_not_shown(address: str, shown: str) -> None:
+    assert mask(address) == shown
+
+
+@given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"]), min_size=6))
+def test_no_password_gets_through(password: str) -> None:
+    shown = mask(f"postgresql://comfy:!{password}@db.example:5432/farm")
+
+    assert f"!{password}" not in shown
+    assert "db.example:5432/farm" in shown
+
+
+def test_the_last_part_names_a_file() -> None:
+    assert base_name("/srv/flows/portrait.json") == "portrait.json"
+    assert base_name("s3://bucket/flows/portrait.json") == "portrait.json"
+    assert base_name("https://host/portrait.json?token=1") == "portrait.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "expected"),
+    [
+        ("/srv/jobs.jsonl", "w.json", "/srv/w.json"),
+        ("jobs.jsonl", "w.json", "w.json"),
+        ("/srv/jobs.jsonl", "/else/w.json", "/else/w.json"),
+        ("/srv/jobs.jsonl", "s3://b/w.json", "s3://b/w.json"),
+        ("s3://b/x/jobs.jsonl", "w.json", "s3://b/x/w.json"),
+        ("https://h/x/jobs.jsonl?v=1", "w.json", "https://h/x/w.json?v=1"),
+    ],
+)
+def test_a_name_is_taken_beside_the_file_that_says_it(name: str, other: str, expected: str) -> None:
+    assert sibling(name, other) == expected
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    file.write_bytes(b"12345")
+
+    assert read_bytes(str(file), limit_bytes=5) == b"12345"
+    with pytest.raises(InputError, match="larger than 4 bytes"):
+        read_bytes(str(file), limit_bytes=4)
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.json: there is no such file"):
+        read_bytes(str(tmp_path / "gone.json"), limit_bytes=9)
+    with pytest.raises(InputError, match="is a folder"):
+        read_bytes(str(tmp_path), limit_bytes=9)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_bytes(str(tmp_path / ("x" * 5000)), limit_bytes=9)
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    """A web server that answers `/<status>` with that status."""
+
+    async def answer(request: web_server.Request) -> web_server.Response:
+        return web_server.Response(status=int(request.match_info["status"]), body=b"12345")
+
+    app = web_server.Application()
+    app.router.add_get("/{status}", answer)
+    with serve(app) as url:
+        yield url
+
+
+def test_a_file_is_read_over_http(web: str) -> None:
+    assert read_bytes(f"{web}/200", limit_bytes=5) == b"12345"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "said"),
+    [
+        (404, InputError, "no such file"),
+        (401, InputError, "access denied"),
+        (403, InputError, "access denied"),
+        (500, TryLater, "HTTP 500"),
+        (503, TryLater, "HTTP 503"),
+        (429, TryLater, "HTTP 429"),
+    ],
+)
+def test_what_a_server_answers_says_whose_fault_it_is(
+    web: str, status: int, kind: type[FarmError], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        read_bytes(f"{web}/{status}?token=hunter2", limit_bytes=9)
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_server_that_is_down_is_worth_another_try(free_address: str) -> None:
+    with pytest.raises(TryLater, match="cannot be read") as caught:
+        read_bytes(f"{free_address}/w.json?token=hunter2", limit_bytes=9)
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_unknown_scheme_is_no_crash() -> None:
+    with pytest.raises(TryLater, match="gopher"):
+        read_bytes("gopher://host/w.json", limit_bytes=9)
+
+
+@pytest.fixture
+def free_address() -> str:
+    """Where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
