@@ -19,7 +19,10 @@ def mask(address: str) -> str:
     """The address as it may be printed: without password, token or signature."""
     if not is_address(address):
         return address
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # a bracket that is not closed
+        return _SECRET_PARAMS.sub(r"\1=***", re.sub(r"://[^/]*@", "://***@", address))
     host = parts.netloc.rpartition("@")[2]
     netloc = f"***@{host}" if "@" in parts.netloc else host
     return urlunsplit(parts._replace(netloc=netloc, query=_SECRET_PARAMS.sub(r"\1=***", parts.query)))

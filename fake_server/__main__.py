@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     except (BadScript, OSError) as exc:
         sys.stderr.write(f"fake_server: {exc}\n")
         return _USAGE_ERROR
-    fake.on_fatal(lambda: os._exit(1))
+    fake.on_fatal(lambda: _die(fake))
     try:
         asyncio.run(_serve(fake.app, options.host, options.port))
     except OSError as exc:
@@ -34,6 +34,11 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         fake.clean_up()
     return 0
+
+
+def _die(fake: FakeComfy) -> None:
+    fake.clean_up()
+    os._exit(1)
 
 
 def _parser() -> argparse.ArgumentParser:

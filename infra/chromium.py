@@ -143,6 +143,23 @@ class Page:
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, **at)
 
+    def click_until(self, selector: str, text: str, expression: str, *, prefix: bool = False) -> None:
+        """Click, again if need be, until the expression is true.
+
+        A click is lost when the page moves its parts while it loads, or still checks what was typed.
+
+        Raises:
+            UiError: it did not become so.
+        """
+        for tries_left in (3, 2, 1, 0):
+            self.click(selector, text, prefix=prefix)
+            try:
+                self.wait(expression, f"what follows {text!r}", timeout_s=8.0)
+                return
+            except UiError:
+                if not tries_left:
+                    raise
+
     def type(self, text: str) -> None:
         """Type into what has the focus."""
         self._call("Input.insertText", text=text)
@@ -177,7 +194,7 @@ _VISIBLE = """(() => {
     const box = found.getBoundingClientRect();
     const x = box.x + box.width / 2, y = box.y + box.height / 2;
     const top = document.elementFromPoint(x, y);
-    if (box.width && box.height && top && (found.contains(top) || top.contains(found))) return [x, y];
+    if (box.width && box.height && found.contains(top) && !found.disabled) return [x, y];
   }
   return null;
 })()"""

@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SHOTS = ROOT / ".screenshots"
 WORKFLOW = ROOT / "infra" / "demo_data" / "model_free.json"
 HOST = "ui-check"
+RUN = "from-the-form"
+OVERRIDES = '{"1.color": 255}'
 _RUN_S = 180.0
 
 
@@ -112,36 +114,35 @@ class Walk:
         Raises:
             UiError: something was not there.
         """
-        run = self._start_from_form()
-        self._look_at_run(run)
-        self._look_at_shard(run)
-        self._look_at_artifacts(run)
+        self._start_from_form()
+        self._look_at_run()
+        self._look_at_shard()
+        self._look_at_artifacts()
         self._look_at_set_up()
         if self._page.errors:
             raise UiError(f"the page's own code failed: {self._page.errors[0]}")
 
-    def _start_from_form(self) -> str:
-        """Fill the form in, see a mistake refused, mend it, submit; the run's name."""
+    def _start_from_form(self) -> None:
+        """Fill the form in, see a mistake refused, mend it, submit."""
         page = self._page
         page.go(f"{self._ui}/deployments")
-        page.click("a", "render")
-        page.wait_text("Deployment ID")
+        page.click_until("a", "render", "location.pathname.includes('/deployment/')")
         page.click("button", "Run")
         page.click("[role=menuitem]", "Custom run")
         page.wait("!!document.querySelector('.cm-content')", "the form")
         self._fields_are_plain()
+        page.click("form input")
+        page.select_all()
+        page.type(RUN)
         page.click("textarea")
         page.type(str(WORKFLOW))
         self._replace_overrides("[1]")
         page.click("button", "Submit")
         page.wait_text("is not of type", timeout_s=20)
         self._shot("form-refused")
-        self._replace_overrides('{"1.color": 255}')
+        self._replace_overrides(OVERRIDES)
         self._shot("form")
-        name = str(page.js("document.querySelector('input[name=name]')?.value") or "")
-        page.click("button", "Submit")
-        page.wait("!location.pathname.endsWith('/run')", "the run's page")
-        return name
+        page.click_until("button", "Submit", "!location.pathname.endsWith('/run')")
 
     def _fields_are_plain(self) -> None:
         """No parameter hides behind a tab `None`."""
@@ -155,11 +156,11 @@ class Walk:
         page.select_all()
         page.type(text)
 
-    def _look_at_run(self, run: str) -> None:
+    def _look_at_run(self) -> None:
         page = self._page
         page.go(f"{self._ui}/deployments")
-        page.click("a", "render")
-        page.click("a", run)
+        page.click_until("a", "render", "location.pathname.includes('/deployment/')")
+        page.click_until("a", RUN, "location.pathname.includes('/flow-run/')")
         page.wait_text("Completed", timeout_s=_RUN_S)
         page.wait_text("1 jobs succeeded", timeout_s=60)
         self._shot("run-logs")
@@ -172,12 +173,11 @@ class Walk:
             page.wait_text(text)
             self._shot(f"run-{tab.lower().replace(' ', '-')}")
 
-    def _look_at_shard(self, run: str) -> None:
+    def _look_at_shard(self) -> None:
         """Its tasks, the retry among them, and the core's logs."""
         page = self._page
         page.click("[role=tab]", "Subflow Runs")
-        page.click("a", "model_free-", prefix=True)
-        page.wait_text("render-shard")
+        page.click_until("a", "model_free-", "document.body.innerText.includes('render-shard')", prefix=True)
         page.wait_text("succeeded")
         page.wait_text("tried again: ")
         self._shot("shard-logs")
@@ -185,19 +185,17 @@ class Walk:
         for task in ("lane-", "render-", "sync-"):
             page.wait_text(task)
         self._shot("shard-task-runs")
-        page.click("a", "render-", prefix=True)
-        page.wait_text("Run Count")
+        page.click_until("a", "render-", "document.body.innerText.includes('Run Count')", prefix=True)
         found = re.search(r"Run Count\s+(\d+)", page.text())
         if found is None or int(found[1]) < 2:
-            raise UiError(f"the render task of {run} shows no retry: {found and found[1]}")
+            raise UiError(f"the render task of {RUN} shows no retry: {found and found[1]}")
         self._shot("render-task")
 
-    def _look_at_artifacts(self, run: str) -> None:
+    def _look_at_artifacts(self) -> None:
         page = self._page
         for kind, seen in (("contact-sheet", "img[src^='data:image']"), ("results", "table")):
             page.go(f"{self._ui}/artifacts")
-            page.click("a", kind, prefix=True)
-            page.wait_text(run)
+            page.click_until("a", kind, f"document.body.innerText.includes({RUN!r})", prefix=True)
             link = "[...document.querySelectorAll('a')].find(a => /artifacts.artifact/.test(a.href))?.href"
             page.go(str(page.wait(link, f"the link to the {kind}")))
             page.wait(f'!!document.querySelector("{seen}")', f"the {kind}")

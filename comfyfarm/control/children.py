@@ -40,7 +40,7 @@ class Child:
             options += ["--user", f"{identity.uid}:{identity.gid}"]
         with open_log(log) as output:
             self._guard = subprocess.Popen(
-                [sys.executable, "-m", "comfyfarm.control.guard", *options, "--", *command],
+                [sys.executable, "-P", "-m", "comfyfarm.control.guard", *options, "--", *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

@@ -6,11 +6,7 @@ the data to everyone. The only module that knows how this PostgreSQL is started.
 
 import asyncio
 import logging
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -19,14 +15,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import asyncpg
-import psutil
 
 from comfyfarm.clock import Clock, SystemClock, pause
-from comfyfarm.control.children import Child, end_left_over, end_process, log_tail
+from comfyfarm.control.children import Child, end_left_over, log_tail
+from comfyfarm.control.data import PORT, end_by_data, make_data, postgres_environ
 from comfyfarm.control.identity import Identity, postgres_identity
-from comfyfarm.control.place import WAYS_OUT, Place, find_place, find_programs, make_folder
+from comfyfarm.control.place import WAYS_OUT, Place, find_place, find_programs
 from comfyfarm.errors import ControlUnavailable
-from comfyfarm.ledger.owner import process_start
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +30,6 @@ T = TypeVar("T")
 DATABASES = ("prefect", "comfyfarm")
 _READY_S = 60.0
 _AGAIN_S = (0.5, 2.0)
-_PORT = 5432
-"""Names the socket only; said everywhere, since PGPORT may be set."""
 _SETTINGS = (
     "listen_addresses=",
     "unix_socket_permissions=0700",
@@ -58,7 +51,7 @@ class Postgres:
     def url(self, database: str) -> str:
         """The address of a database, as COMFYFARM_LEDGER takes it."""
         host = quote(str(self.place.socket_dir), safe="/")
-        return f"postgresql://postgres@/{database}?host={host}&port={_PORT}"
+        return f"postgresql://postgres@/{database}?host={host}&port={PORT}"
 
     def create_database(self, name: str, *, template: str = "template1") -> None:
         """Make a database unless it is there. Blocks for some hundredths of a second."""
@@ -90,9 +83,9 @@ def start_postgres(home: Path, *, logs: Path, settings: Sequence[str] = ()) -> P
     place = find_place(home, identity)
     programs = find_programs(place, identity)
     end_left_over(home / "postgres.pid")
-    _end_by_data(place)
+    end_by_data(place)
     if not place.data.exists():
-        _make_data(place, programs, identity)
+        make_data(place, programs, identity)
     start = partial(_start, home, place, programs, identity=identity, logs=logs, settings=settings)
     child = _started(start, place)
     try:
@@ -141,80 +134,15 @@ def _start(
 ) -> Child:
     pairs = [part for setting in (*_SETTINGS, *settings) for part in ("-c", setting)]
     command = [str(programs / "postgres"), "-D", str(place.data), "-k", str(place.socket_dir)]
-    command += ["-p", str(_PORT), *pairs]
+    command += ["-p", str(PORT), *pairs]
     return Child(
         command,
-        environ=_environ(place),
+        environ=postgres_environ(place),
         cwd=place.folder,
         log=logs / "postgres.log",
         pid_file=home / "postgres.pid",
         identity=identity,
     )
-
-
-def _environ(place: Place) -> Mapping[str, str]:
-    """Ours without PostgreSQL's own variables, which name another server."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
-    return {**kept, "LC_ALL": "C", "HOME": str(place.folder)}
-
-
-def _make_data(place: Place, programs: Path, identity: Identity | None) -> None:
-    # Under another name first: a crash in the middle leaves no half-made data behind.
-    unfinished = place.folder / "data.part"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    make_folder(unfinished, identity=identity, mode=0o700)
-    locale = "C" if sys.platform == "darwin" else "C.UTF-8"
-    command = [str(programs / "initdb"), "-D", str(unfinished), "-U", "postgres", "-A", "trust"]
-    command += ["-E", "UTF8", f"--locale={locale}", "--no-sync"]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            check=False,
-            cwd=place.folder,
-            env=dict(_environ(place)),
-            user=None if identity is None else identity.uid,
-            group=None if identity is None else identity.gid,
-            extra_groups=None if identity is None else [],
-            timeout=_READY_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise ControlUnavailable(f"PostgreSQL's initdb cannot run here: {exc}; {WAYS_OUT}") from exc
-    if done.returncode != 0:
-        tail = (done.stderr or done.stdout).decode(errors="replace").strip()
-        raise ControlUnavailable(f"PostgreSQL's initdb failed; {WAYS_OUT}\n{tail}")
-    unfinished.rename(place.data)
-
-
-def _end_by_data(place: Place) -> None:
-    """End a PostgreSQL that runs on our data without our guard; drop the lock files of a dead one.
-
-    A stale file whose number another process has now, or a zombie, would keep it from starting.
-    """
-    pid_file = place.data / "postmaster.pid"
-    pid = _first_number(pid_file)
-    if pid is not None:
-        start = process_start(pid)
-        if _runs_on(pid, place.data):
-            logger.warning("ending a left-over PostgreSQL, process %d", pid)
-            end_process(pid, start)
-    pid_file.unlink(missing_ok=True)
-    for name in (f".s.PGSQL.{_PORT}.lock", f".s.PGSQL.{_PORT}"):
-        (place.socket_dir / name).unlink(missing_ok=True)
-
-
-def _first_number(file: Path) -> int | None:
-    try:
-        return int(file.read_text(encoding="utf-8").splitlines()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _runs_on(pid: int, data: Path) -> bool:
-    try:
-        return str(data) in psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False
 
 
 def _finish(work: Coroutine[Any, Any, T]) -> T:
@@ -236,7 +164,7 @@ async def _wait_until_ready(place: Place, child: Child, clock: Clock) -> None:
 async def _is_ready(socket_dir: Path) -> bool:
     try:
         connection = await asyncpg.connect(
-            host=str(socket_dir), port=_PORT, user="postgres", database="postgres", timeout=5.0
+            host=str(socket_dir), port=PORT, user="postgres", database="postgres", timeout=5.0
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return False
@@ -245,7 +173,7 @@ async def _is_ready(socket_dir: Path) -> bool:
 
 
 async def _create_databases(socket_dir: Path, names: Sequence[str], template: str = "template1") -> None:
-    connection = await asyncpg.connect(host=str(socket_dir), port=_PORT, user="postgres", database="postgres")
+    connection = await asyncpg.connect(host=str(socket_dir), port=PORT, user="postgres", database="postgres")
     try:
         for name in names:
             if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", name):

@@ -40,7 +40,7 @@ SETTINGS: Mapping[str, str] = {
 
 def prefect_command(port: int) -> list[str]:
     """How the server is started."""
-    return [sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)]
+    return [sys.executable, "-P", "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port)]
 
 
 def prefect_environ(home: Path, socket_dir: Path, port: int) -> dict[str, str]:

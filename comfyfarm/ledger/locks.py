@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from comfyfarm.ledger.database import FOREIGN, Database
@@ -47,11 +47,12 @@ class Locks(Database):
 
     @asynccontextmanager
     async def _advisory_lock(self, store: PostgresqlStore, name: str) -> AsyncIterator[None]:
-        try:
-            async with store.advisory_lock(_key(name)):
-                yield
-        except FOREIGN as exc:
-            raise self._wrapped(exc) from exc
+        async with AsyncExitStack() as held:
+            try:
+                await held.enter_async_context(store.advisory_lock(_key(name)))
+            except FOREIGN as exc:
+                raise self._wrapped(exc) from exc
+            yield
 
 
 def _key(name: str) -> int:

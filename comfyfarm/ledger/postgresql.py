@@ -45,8 +45,6 @@ class PostgresqlStore:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 await connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": key})
                 yield
-                await connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key})
-            except BaseException:
+            finally:
                 # The lock is the connection's: closing that for good frees it, whatever happened.
                 await connection.invalidate()
-                raise

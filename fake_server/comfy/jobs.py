@@ -177,7 +177,8 @@ def _shown(node_id: str, key: str, item: Any) -> dict[str, Any] | None:
         return {"content": item, "nodeId": node_id, "mediaType": "text"} if key == "text" else None
     if not isinstance(item, dict):
         return None
-    if key not in _SHOWABLE and not str(item.get("format", "")).startswith(_STREAMS) and "mediaType" not in item:
+    is_stream = str(item.get("format", "")).startswith(_STREAMS)
+    if key not in _SHOWABLE and not is_stream and "mediaType" not in item:
         return None
     return {**item, "nodeId": node_id, "mediaType": item.get("mediaType", key)}
 

@@ -16,13 +16,10 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         self._life = uuid.uuid4().hex
         self._entries: dict[str, dict[str, Any]] = {}
+        self._path = path
         self._file: TextIO | None = None
-        if path is not None:
+        if path is not None and path.is_file():
             self._read(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8")
-            if path.stat().st_size and not path.read_bytes().endswith(b"\n"):
-                self._file.write("\n")
 
     def received(self, prompt_id: str, client_id: Any) -> str:
         """Note a prompt as accepted; the answer is the key of its later events."""
@@ -46,10 +43,12 @@ class Journal:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+            self._file = None
 
     def _write(self, event: dict[str, Any]) -> None:
         self._apply(event)
-        if self._file is not None:
+        if self._path is not None:
+            self._file = self._file or _opened(self._path)
             self._file.write(json.dumps(event) + "\n")
             self._file.flush()
 
@@ -66,9 +65,15 @@ class Journal:
         entry.update({name: value for name, value in event.items() if name != "key"})
 
     def _read(self, path: Path) -> None:
-        if not path.is_file():
-            return
         for line in path.read_text(encoding="utf-8").splitlines():
             # The last line of a life that was killed may be cut short.
             if line.startswith("{") and line.endswith("}"):
                 self._apply(json.loads(line))
+
+
+def _opened(path: Path) -> TextIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_cut = path.is_file() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
+    file = path.open("a", encoding="utf-8")
+    file.write("\n" if is_cut else "")
+    return file

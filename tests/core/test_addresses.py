@@ -43,6 +43,7 @@ def test_an_address_has_a_scheme(name: str, expected: bool) -> None:
         ("https://host/w?api_key=hunter2", "https://host/w?api_key=***"),
         ("/srv/w.json?token=x", "/srv/w.json?token=x"),
         ("http://127.0.0.1:8188", "http://127.0.0.1:8188"),
+        ("http://me:hunter2@[bad/w?token=hunter2", "http://***@[bad/w?token=***"),
     ],
 )
 def test_a_secret_is_not_shown(address: str, shown: str) -> None:

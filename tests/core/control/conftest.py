@@ -79,3 +79,16 @@ def start_python() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def as_plain_user(state_dir: Path) -> Sequence[str]:
+    """A command prefix that gives root's rights up, if we have any, and the state directory with them.
+
+    Reading stays: the Python that runs the tests may lie in root's home.
+    """
+    if os.geteuid() != 0:
+        return []
+    os.chown(state_dir, 65534, 65534)
+    reading = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *reading]

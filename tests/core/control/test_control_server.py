@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from comfyfarm.clock import pause
 from comfyfarm.control.server import (
     ControlPaths,
     ControlStatus,
@@ -105,7 +105,7 @@ def test_a_server_started_for_use_ends_with_its_last_user(
         # One of two is killed: the other goes on.
         first.kill()
         first.wait()
-    time.sleep(2.5)  # noqa: TID251  Longer than its look for users; nothing else tells that it stays.
+    pause(2.5)  # Longer than its look for users; nothing else tells that it stays.
     assert living(status)
     assert (now := control_status(state_dir)) is not None
     assert now.healthy
@@ -125,7 +125,7 @@ def test_a_child_that_inherits_the_lock_keeps_the_server_up(state_dir: Path, wai
             [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[status.users_fd]
         )
     with child:
-        time.sleep(2.5)  # noqa: TID251  Longer than its look for users.
+        pause(2.5)  # Longer than its look for users.
         assert living(status)
         child.kill()
 
@@ -137,7 +137,7 @@ def test_a_server_in_use_can_be_told_to_stay(state_dir: Path) -> None:
         staying = start_control(state_dir, with_prefect=False)
         assert (staying.pid, staying.until_unused) == (used.pid, False)
 
-    time.sleep(2.5)  # noqa: TID251  Longer than its look for users.
+    pause(2.5)  # Longer than its look for users.
     assert living(used)
 
 
@@ -148,7 +148,7 @@ def test_users_that_come_while_a_server_ends_get_a_new_one(state_dir: Path) -> N
             assert status.healthy
             assert living(status)
             pids.add(status.pid)
-        time.sleep(pause_s)  # noqa: TID251  Meets the look for users at its worst moments.
+        pause(pause_s)  # Meets the look for users at its worst moments.
 
     assert len(pids) >= 1
 
@@ -249,20 +249,15 @@ def test_its_files_are_for_its_user_only(state_dir: Path) -> None:
     assert paths.home.stat().st_mode & 0o066 == 0
 
 
-def _as_plain_user(state_dir: Path) -> Sequence[str]:
-    """A prefix that gives root's rights up, if any. Reading stays: Python may lie in root's home."""
-    if os.geteuid() != 0:
-        return []
-    os.chown(state_dir, 65534, 65534)
-    reading = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *reading]
-
-
 def test_a_plain_user_has_his_own_server(
-    state_dir: Path, start_python: StartPython, wait_until: WaitUntil, find_processes: FindProcesses
+    state_dir: Path,
+    as_plain_user: Sequence[str],
+    start_python: StartPython,
+    wait_until: WaitUntil,
+    find_processes: FindProcesses,
 ) -> None:
     state_dir.chmod(0o700)
-    user = start_python(["-c", _USER, str(state_dir)], prefix=_as_plain_user(state_dir))
+    user = start_python(["-c", _USER, str(state_dir)], prefix=as_plain_user)
     assert user.stdout is not None
     pid = int(user.stdout.readline())
     uids = {process.uids().real for process in find_processes(state_dir)}

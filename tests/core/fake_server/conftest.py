@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import aiohttp
 import pytest
+from yarl import URL
 
+from comfyfarm.clock import SystemClock
 from fake_server.comfy import ExtraNodes, FakeComfy
 from fake_server.comfy.execute import Call, NodeRaised
 from fake_server.comfy.media import jpeg, png
@@ -19,6 +21,7 @@ from fake_server.serve import serve
 
 RECORDINGS = Path(__file__).parents[2] / "data" / "recordings"
 _PATIENCE_S = 20.0
+_CLOCK = SystemClock()
 _TIMES = frozenset({"timestamp", "create_time", "execution_start_time", "execution_end_time"})
 _SKIPPED = frozenset({"traceback", "current_inputs"})
 _UNORDERED = frozenset({"executed", "current_outputs", "dependent_outputs"})
@@ -199,7 +202,7 @@ class Replay:
                 async with self._http.get(f"{self._url}/prompt") as answer:
                     if (await answer.json())["exec_info"]["queue_remaining"] == 0:
                         return
-                await asyncio.sleep(0.002)
+                await _CLOCK.sleep(0.002)
 
     async def _open(self, label: str) -> None:
         recorded = self._scenario["ws"][label]
@@ -214,7 +217,7 @@ class Replay:
             self._gate.allowed = seen - 1
             await self._until(lambda: self._gate.used == seen - 1)
         url = self._url + self.match.actual(recorded["url"])
-        ws = self._sockets[label] = await self._http.ws_connect(aiohttp.client.URL(url, encoded=True))
+        ws = self._sockets[label] = await self._http.ws_connect(URL(url, encoded=True))
         self._received[label], self._expected[label], self._compared[label] = [], [], 0
         self._readers.append(asyncio.create_task(self._read(label, ws)))
 
@@ -260,10 +263,10 @@ class Replay:
     async def _until(self, ready: Callable[[], bool]) -> None:
         async with asyncio.timeout(_PATIENCE_S):
             while not ready():
-                await asyncio.sleep(0.002)
+                await _CLOCK.sleep(0.002)
 
     async def _exchange(self, recorded: dict[str, Any]) -> None:
-        url = aiohttp.client.URL(self._url + self.match.actual(recorded["path"]), encoded=True)
+        url = URL(self._url + self.match.actual(recorded["path"]), encoded=True)
         headers = dict(recorded["request_headers"] or {})
         data = self._request_body(recorded["request_body"])
         if isinstance(data, aiohttp.FormData):
@@ -340,6 +343,7 @@ def _form(parts: list[dict[str, Any]]) -> aiohttp.FormData:
 
 def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
     """Stand-ins for the recorder's own node classes."""
+    pack = json.loads((RECORDINGS / "rec_nodes.json").read_text())
 
     async def sleep(call: Call) -> None:
         steps = int(call.inputs["steps"])
@@ -355,7 +359,8 @@ def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
         await call.reporter.progress_text(f"progress: {call.inputs['text']}")
 
     async def show(call: Call) -> dict[str, Any]:
-        return _UI[call.inputs["kind"]]
+        shown: dict[str, Any] = pack["ui"][call.inputs["kind"]]
+        return shown
 
     def check(inputs: Mapping[str, Any]) -> Mapping[str, str | bool]:
         verdicts: dict[str, str | bool] = {"message": "recorded validation message", "false": False}
@@ -364,72 +369,10 @@ def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
         return dict.fromkeys(("value", "mode"), verdicts.get(inputs["mode"], True))
 
     return ExtraNodes(
-        classes=_CLASSES,
+        classes=pack["classes"],
         behaviours={"RecSleep": sleep, "RecRaise": fail, "RecText": text, "RecUI": show},
         checks={"RecValidate": check},
     )
-
-
-_UI: Mapping[str, dict[str, Any]] = {
-    "text_list": {"text": ["a", "b"]},
-    "scalar_in_list": {"value": [1, 2.5, None, True]},
-    "gifs": {"gifs": [{"filename": "x.mp4", "subfolder": "", "type": "output", "format": "video/h264-mp4"}]},
-    "dict_list": {
-        "images": [{"filename": "no_such.png", "subfolder": "a/b", "type": "temp"}],
-        "extra": [{"k": 1}],
-    },
-    "non_list": {"text": list("plainstring")},
-    "mixed": {"images": [], "text": ["t"]},
-    "nan": {"value": [float("nan"), float("inf")]},
-}
-
-
-def _node(inputs: dict[str, Any], outputs: list[str], *, output_node: bool = False) -> dict[str, Any]:
-    return {
-        "input": inputs,
-        "output": outputs,
-        "output_node": output_node,
-        "python_module": "custom_nodes.rec_ok",
-    }
-
-
-_CLASSES: Mapping[str, dict[str, Any]] = {
-    "RecSleep": _node(
-        {
-            "required": {
-                "seconds": ["FLOAT", {"default": 1.0, "min": 0.0, "max": 3600.0}],
-                "steps": ["INT", {"default": 10, "min": 1, "max": 100000}],
-                "seed": ["INT", {"default": 0, "min": 0, "max": 18446744073709551615}],
-                "preview": ["BOOLEAN", {"default": False}],
-            },
-            "optional": {
-                "image": ["IMAGE"],
-                "preview_px": ["INT", {"default": 64, "min": 1, "max": 4096}],
-            },
-        },
-        ["IMAGE"],
-    ),
-    "RecRaise": _node(
-        {
-            "required": {"kind": ["STRING", {}], "seed": ["INT", {"default": 0}]},
-            "optional": {"image": ["IMAGE"]},
-        },
-        ["IMAGE"],
-    ),
-    "RecText": _node({"required": {"text": ["STRING", {"default": "hello"}]}}, ["STRING"]),
-    "RecUI": _node(
-        {"required": {"kind": ["STRING", {}], "seed": ["INT", {"default": 0}]}}, [], output_node=True
-    ),
-    "RecValidate": _node(
-        {
-            "required": {
-                "value": ["STRING", {"default": ""}],
-                "mode": [["ok", "message", "false", "raise"]],
-            }
-        },
-        ["IMAGE"],
-    ),
-}
 
 
 def _submits(exchange: dict[str, Any]) -> bool:

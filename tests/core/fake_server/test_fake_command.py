@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from comfyfarm.clock import pause
+
 ROOT = Path(__file__).parents[3]
 GRAPH = {
     "1": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "m.safetensors"}},
@@ -36,8 +38,8 @@ def start() -> Iterator[Start]:
 
     yield begin
     for process in processes:
-        process.kill()
-        process.wait()
+        process.terminate()
+        process.wait(20)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -87,7 +89,7 @@ def test_the_journal_outlives_a_killed_server(start: Start, tmp_path: Path) -> N
     until = time.monotonic() + 20
     while (log := _call(f"{second}/fake/log")[1])[-1]["end"] is None:
         assert time.monotonic() < until
-        time.sleep(0.01)  # noqa: TID251
+        pause(0.01)
     assert [(each["prompt_id"], each["end"]) for each in log] == [
         (answer["prompt_id"], None),
         (answer["prompt_id"], "success"),

@@ -63,6 +63,7 @@ def _remove_outputs(fake: FakeComfy) -> None:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "ordinary_prompt_after_error": _NO_STATUS,
     "prompt_id_forms": _NO_STATUS,
     "bad_bodies": {"first_number": 67},
     "same_prompt_id_twice_queued": _NO_STATUS,

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from PIL import Image
 
+from comfyfarm.clock import pause
 from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
 
@@ -36,7 +37,7 @@ class Server:
         until = time.monotonic() + 20
         while not (history := self.call(f"/history/{answer['prompt_id']}")):
             assert time.monotonic() < until
-            time.sleep(0.005)  # noqa: TID251
+            pause(0.005)
         return dict(history[answer["prompt_id"]])
 
     def view(self, entry: dict[str, str]) -> bytes:

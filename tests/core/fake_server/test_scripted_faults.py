@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from comfyfarm.clock import SystemClock
 from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
 
@@ -49,7 +50,7 @@ class Client:
                 history = await self.get(f"/history/{prompt_id}")
                 if history:
                     return dict(history[prompt_id])
-                await asyncio.sleep(0.005)
+                await SystemClock().sleep(0.005)
 
 
 Connect = Callable[..., Any]

@@ -120,7 +120,6 @@ def expire(ledger: Ledger) -> Callable[[Sequence[JobId]], Awaitable[None]]:
 
     async def move(job_ids: Sequence[JobId]) -> None:
         statement = update(jobs).where(jobs.c.id.in_(job_ids)).values(lease_until=db_now() - 1.0)
-        async with ledger._writer.begin() as connection:
-            await connection.execute(statement)
+        await ledger._write(lambda connection: connection.execute(statement).rowcount)
 
     return move

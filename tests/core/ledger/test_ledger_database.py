@@ -3,11 +3,12 @@
 import asyncio
 import random
 import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.control.postgres import Postgres, running_postgres, start_postgres
@@ -40,8 +41,7 @@ async def test_a_cut_connection_is_made_again(migrated_postgres: Postgres) -> No
 
 async def _cut(admin: Ledger) -> None:
     query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'cut'"
-    async with admin._engine.connect() as connection:
-        assert len((await connection.execute(text(query))).all()) >= 1
+    assert len(await admin._read(lambda connection: connection.execute(text(query)).all())) >= 1
 
 
 async def test_a_restart_of_postgresql_is_waited_out() -> None:
@@ -91,12 +91,29 @@ async def test_cancelled_writes_leave_the_ledger_usable(ledger: Ledger, add_jobs
     assert await ledger.owners("b") == ("you",)
 
 
-async def test_readers_do_not_wait_for_a_writer(ledger: Ledger, add_jobs: AddJobs) -> None:
+async def test_readers_do_not_wait_for_a_writer(ledger: Ledger, ledger_url: str, add_jobs: AddJobs) -> None:
     await add_jobs(1)
-    async with ledger._writer.begin() as connection:
-        await connection.execute(text("UPDATE jobs SET reason = 'half done'"))
+    has_written, may_end = threading.Event(), threading.Event()
 
-        async with asyncio.timeout(5):
-            (job,) = await ledger.jobs("b")
+    def write(connection: Connection) -> None:
+        connection.execute(text("UPDATE jobs SET reason = 'half done'"))
+        has_written.set()
+        assert may_end.wait(timeout=30)
+
+    def in_a_thread() -> None:
+        asyncio.run(_write_apart(ledger_url, write))
+
+    writer = asyncio.create_task(asyncio.to_thread(in_a_thread))
+    await asyncio.to_thread(has_written.wait, 30)
+    async with asyncio.timeout(10):
+        (job,) = await ledger.jobs("b")
+    may_end.set()
+    await writer
 
     assert job.reason == ""
+    assert (await ledger.jobs("b"))[0].reason == "half done"
+
+
+async def _write_apart(ledger_url: str, work: Callable[[Connection], None]) -> None:
+    async with await open_ledger(ledger_url) as other:
+        await other._write(work)

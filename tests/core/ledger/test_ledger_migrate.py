@@ -46,8 +46,7 @@ def _differences(connection: Connection) -> object:
 
 
 async def test_migrations_make_what_the_code_expects(ledger: Ledger) -> None:
-    async with ledger._engine.connect() as connection:
-        assert await connection.run_sync(_differences) == []
+    assert await ledger._read(_differences) == []
 
 
 def test_the_newest_migration_is_the_one_that_is_looked_for() -> None:
@@ -64,9 +63,9 @@ async def test_a_new_ledger_makes_its_folder_and_tables(new_url: str) -> None:
 async def test_a_sqlite_ledger_uses_the_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
     ledger = await open_ledger(f"sqlite:///{tmp_path}/l.db")
 
-    async with ledger, ledger._engine.connect() as connection:
-        assert await connection.scalar(text("PRAGMA journal_mode")) == "wal"
-        assert await connection.scalar(text("PRAGMA foreign_keys")) == 1
+    async with ledger:
+        assert await ledger._read(lambda c: c.scalar(text("PRAGMA journal_mode"))) == "wal"
+        assert await ledger._read(lambda c: c.scalar(text("PRAGMA foreign_keys"))) == 1
 
 
 async def test_two_processes_open_a_new_ledger_at_once(new_url: str) -> None:
@@ -101,8 +100,8 @@ async def test_migrating_prints_nothing_and_leaves_logging_alone(
 
 
 async def test_a_ledger_of_a_newer_comfyfarm_is_refused(ledger: Ledger, ledger_url: str) -> None:
-    async with ledger._writer.begin() as connection:
-        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    newer = text("UPDATE alembic_version SET version_num = '9999'")
+    await ledger._write(lambda connection: connection.execute(newer).rowcount)
 
     with pytest.raises(UsageError, match="newer comfyfarm"):
         await open_ledger(ledger_url)

@@ -19,8 +19,7 @@ TWO = ServerRecord(url="http://127.0.0.1:2", host="h", device="cpu", model="cpu"
 
 async def expire(ledger: Ledger, owner: str) -> None:
     statement = update(servers).where(servers.c.owner == owner).values(lease_until=db_now() - 1.0)
-    async with ledger._writer.begin() as connection:
-        await connection.execute(statement)
+    await ledger._write(lambda connection: connection.execute(statement).rowcount)
 
 
 async def test_a_server_named_by_two_owners_counts_once(ledger: Ledger) -> None:
