@@ -1,7 +1,6 @@
 """Every error that a caller of comfyfarm must act upon.
 
 FarmError
-├── JobDead                 a dead letter was written (at Prefect's edge)
 ├── InputError              the workflow or its data is at fault        exit 1
 │   ├── WorkflowError           not a graph that ComfyUI could run
 │   ├── OverrideError           an override names what the graph has not
@@ -36,10 +35,6 @@ class FarmError(Exception):
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
-
-
-class JobDead(FarmError):
-    """A dead letter was written. Raised at Prefect's edge only, so that people see a failed task."""
 
 
 class InputError(FarmError):

@@ -90,8 +90,9 @@ async def set_up_automations(client: PrefectClient) -> tuple[str, ...]:
             await client.create_automation(automation)
         elif _differs(known[0], automation):
             kept = automation.model_copy(update={"enabled": known[0].enabled})
-            # All fields count as set, or the request would leave out those with defaults.
-            await client.update_automation(known[0].id, AutomationCore(**dict(kept)))
+            # Validated anew, so that all fields count as set: Prefect's client leaves the others out.
+            fields = kept.model_dump(exclude={"owner_resource"})
+            await client.update_automation(known[0].id, AutomationCore.model_validate(fields))
         for double in known[1:]:
             await client.delete_automation(double.id)
     return tuple(automation.name for automation in wanted)

@@ -56,7 +56,11 @@ class Description(BaseModel):
 
 
 def read_description(variables: Mapping[str, str], *, file: Path | None = None) -> Description:
-    """The description with `{{ $NAME }}` filled in; a field whose variable is absent is left out."""
+    """The description with `{{ $NAME }}` filled in.
+
+    Raises:
+        KeyError: a variable is absent.
+    """
     path = file or Path(__file__).with_name("prefect.yaml")
     return Description.model_validate(_filled(yaml.safe_load(path.read_text(encoding="utf-8")), variables))
 
@@ -67,9 +71,5 @@ def _filled(value: Any, variables: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [_filled(item, variables) for item in value]
     if isinstance(value, dict):
-        return {key: _filled(item, variables) for key, item in value.items() if _is_known(item, variables)}
+        return {key: _filled(item, variables) for key, item in value.items()}
     return value
-
-
-def _is_known(value: Any, variables: Mapping[str, str]) -> bool:
-    return not isinstance(value, str) or set(_OPEN.findall(value)) <= set(variables)

@@ -35,17 +35,16 @@ class Wanted(BaseModel):
     """The servers as they answered: their devices say which limits there are."""
 
     def variables(self) -> dict[str, str]:
-        """What `prefect.yaml` leaves open; an absent name leaves its field out."""
-        known = {
+        """What `prefect.yaml` leaves open; empty for what is not wanted."""
+        return {
             "COMFYFARM_APP_DIR": str(app_dir()),
             "COMFYFARM_HOST": self.host,
             "COMFYFARM_POOL": self.pool,
             "COMFYFARM_VERSION": __version__,
             "COMFYFARM_TIME_ZONE": self.time_zone,
-            "COMFYFARM_MIRROR_BLOCK": "mirror/default" if self.mirror else None,
-            "COMFYFARM_STATE_DIR": str(self.state_dir) if self.state_dir else None,
+            "COMFYFARM_MIRROR_BLOCK": "mirror/default" if self.mirror else "",
+            "COMFYFARM_STATE_DIR": str(self.state_dir) if self.state_dir else "",
         }
-        return {name: value for name, value in known.items() if value is not None}
 
 
 def absolute(place: str) -> str:

@@ -7,12 +7,14 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import flow
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import CancelledRun
 from prefect.flows import Flow
+from prefect.runtime import flow_run as runtime_run
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
@@ -49,7 +51,15 @@ async def interrupt_prompts(flow: Flow[..., Any], flow_run: FlowRun, state: Stat
             await interrupt_left(ledger, parameters["batch"])
 
 
-@flow(name="render-batch", on_cancellation=[interrupt_prompts])
+def run_name() -> str:
+    """The batch's name, else what it is made of."""
+    given = runtime_run.parameters
+    source = given.get("job_file") or given.get("workflow")
+    stem = Path(source).stem if isinstance(source, str) and not source.lstrip().startswith("{") else ""
+    return str(given.get("batch") or stem or "workflow")
+
+
+@flow(name="render-batch", flow_run_name=run_name, on_cancellation=[interrupt_prompts])
 async def render_batch(
     workflow: AddressOrJson = "",
     job_file: str = "",

@@ -12,11 +12,12 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import JobDead, StaleClaim, StoreError, TryLater
+from comfyfarm.errors import StaleClaim, StoreError, TryLater
 from comfyfarm.farm.drive import drive
 from comfyfarm.farm.servers import Server, eligible, examine_all
 from comfyfarm.farm.shard import Shard, TakenJob
 from comfyfarm.farm.stage import load_batch, open_shard
+from comfyfarm.ledger.records import UNFINISHED
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
 from flows.cancel_watch import is_cancelling, stop_when_cancelled
@@ -50,6 +51,9 @@ async def render_shard(
     """
     forward_core_logs()
     async with farm_ledger(ledger) as opened:
+        counts = await opened.counts(batch)
+        if counts and not any(counts.get(status) for status in UNFINISHED):
+            return dict(counts)
         request, prepared = await load_batch(opened, batch)
         request = request.model_copy(update={"host": host})
         able = eligible(await examine_all(servers), prepared.needed)
@@ -123,10 +127,11 @@ async def _hold_lane(shard: Shard, host: str, server: Server) -> None:
 async def _run_job(shard: Shard, job: TakenJob, retries: RetryPolicy) -> None:
     options: dict[str, Any] = {"retries": retries.attempts - 1, "retry_delay_seconds": full_jitter(retries)}
     try:
-        await render.with_options(task_run_name=f"render-{job.id}", **options)(shard, job)
+        ended = await render.with_options(task_run_name=f"render-{job.id}", **options)(shard, job)
+        if isinstance(ended, State):
+            logger.error("job %s is dead: %s", job.id, ended.message)
+            return
         await sync.with_options(task_run_name=f"sync-{job.id}", **options)(shard, job)
-    except JobDead as exc:
-        logger.error("job %s is dead: %s", job.id, exc)  # noqa: TRY400 - a value by now, no surprise
     except StaleClaim as exc:
         logger.warning("%s; its result here is thrown away", exc)
     except StoreError as exc:

@@ -11,11 +11,12 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
+from prefect.states import Failed
 from prefect.tasks import Task
 
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import AttemptFailed, JobDead, StoreError
+from comfyfarm.errors import AttemptFailed, StoreError
 from comfyfarm.farm.prepare import Prepared, Sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
@@ -96,19 +97,19 @@ async def lane(shard: Shard, url: str) -> None:
 
 
 @task(name="render", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=may_succeed_later)
-async def render(shard: Shard, job: TakenJob) -> str:
+async def render(shard: Shard, job: TakenJob) -> str | State[Any]:
     """One job. A failed attempt is raised, so that Prefect waits and people see it; no GPU is held then.
 
     Raises:
         AttemptFailed: another attempt follows.
-        JobDead: none does; the dead letter is written.
     """
     step = await shard.render(job)
     if isinstance(step, Retry):
         raise AttemptFailed(step.reason, step.least_s)
     if isinstance(step, Dead):
         await shard.bury(job, step)
-        raise JobDead(f"{step.outcome.reason}: {step.outcome.message}")
+        # Not raised: the state's message is then the reason alone, and nothing retries it.
+        return Failed(message=f"{step.outcome.reason}: {step.outcome.message}")
     return f"{len(job.record.files)} files"
 
 

@@ -185,7 +185,8 @@ class Walk:
         for task in ("lane-", "render-", "sync-"):
             page.wait_text(task)
         self._shot("shard-task-runs")
-        page.click_until("a", "render-", "document.body.innerText.includes('Run Count')", prefix=True)
+        task = "a[href*='/task-run/']"
+        page.click_until(task, "render-", "document.body.innerText.includes('Run Count')", prefix=True)
         found = re.search(r"Run Count\s+(\d+)", page.text())
         if found is None or int(found[1]) < 2:
             raise UiError(f"the render task of {RUN} shows no retry: {found and found[1]}")

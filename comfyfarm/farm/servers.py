@@ -13,7 +13,15 @@ from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.identity import boot_identity
 from comfyfarm.comfy.wire import Device, SystemStats
-from comfyfarm.errors import FarmError, NamesMissing, ServerError, ServerUnreachable, UsageError
+from comfyfarm.errors import (
+    FarmError,
+    InputError,
+    NamesMissing,
+    ProtocolError,
+    ServerError,
+    ServerUnreachable,
+    UsageError,
+)
 from comfyfarm.ledger.records import ServerRecord
 from comfyfarm.workflow.references import Kind, Reference
 from comfyfarm.workflow.schema import NodeSchema
@@ -110,13 +118,17 @@ async def examine(url: str) -> Server:
     async with ComfyClient(url) as client:
         stats = await client.system_stats(timeout_s=10.0)
         info = await client.object_info()
+    try:
+        schema = NodeSchema.from_object_info(info, name=mask(url), live=True)
+    except InputError as exc:
+        raise ProtocolError(mask(url), f"GET /object_info: {exc}") from exc
     identity = await asyncio.to_thread(boot_identity, url)
     return Server(
         url=url.rstrip("/"),
         version=stats.version,
         device=stats.device,
         identity=identity,
-        node_schema=NodeSchema.from_object_info(info, name=mask(url), live=True),
+        node_schema=schema,
     )
 
 
@@ -171,7 +183,9 @@ def eligible(servers: Sequence[Server], needed: Iterable[Reference]) -> tuple[Se
 def _lacking(server: Server, wanted: Iterable[Reference]) -> tuple[str, ...]:
     missing = []
     for reference in wanted:
-        if reference.input is None or reference.name is None or reference.kind is not Kind.FILE:
+        if not reference.active or reference.kind is not Kind.FILE:
+            continue
+        if reference.input is None or reference.name is None:
             continue
         offered = server.node_schema.offered(reference.class_type, reference.input)
         if offered is not None and reference.name not in offered:

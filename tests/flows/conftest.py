@@ -91,17 +91,17 @@ class Deployed:
             run: dict[str, Any] = self.get(f"/flow_runs/{run_id}")
             return run if run["state_type"] in ended else None
 
-        return wait_for(look, timeout_s=timeout_s)
+        found: dict[str, Any] = self.wait_for(look, timeout_s=timeout_s)
+        return found
 
-
-def wait_for(look: Callable[[], Any], *, timeout_s: float = 30.0) -> Any:
-    """What `look` returns once it is true; fails after `timeout_s`."""
-    clock = SystemClock()
-    end = clock.monotonic() + timeout_s
-    while not (found := look()):
-        assert clock.monotonic() < end, f"waited {timeout_s} s in vain"
-        pause(0.2)
-    return found
+    def wait_for(self, look: Callable[[], Any], *, timeout_s: float = 30.0) -> Any:
+        """What `look` returns once it is true; fails after `timeout_s`."""
+        clock = SystemClock()
+        end = clock.monotonic() + timeout_s
+        while not (found := look()):
+            assert clock.monotonic() < end, f"waited {timeout_s} s in vain"
+            pause(0.2)
+        return found
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,115 @@
+"""The loop that takes jobs: a few ahead, until nothing is left to anyone."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from comfyfarm.clock import SystemClock
+from comfyfarm.errors import LedgerError
+from comfyfarm.farm.drive import drive
+from comfyfarm.farm.shard import Shard, TakenJob
+
+
+class SwiftClock(SystemClock):
+    """Does not wait."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(0)
+
+
+class Jobs:
+    """A shard as `drive` sees it: numbers in place of jobs."""
+
+    window = 2
+
+    def __init__(self, count: int, *, others: int = 0) -> None:
+        self.left = list(range(count))
+        self.others = others
+        self.has_lanes = True
+        self.open = 0
+        self.most_open = 0
+        self.ran: list[Any] = []
+
+    async def take(self) -> Any:
+        return Numbered(self.left.pop(0)) if self.left else None
+
+    async def is_finished(self) -> bool:
+        self.others -= 1
+        return self.others < 0
+
+    async def run(self, job: Any) -> None:
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        await SystemClock().sleep(0.001)
+        self.open -= 1
+        self.ran.append(job.id)
+
+
+class Numbered:
+    def __init__(self, number: int) -> None:
+        self.id = number
+
+
+async def driven(jobs: Jobs, run: Any = None) -> None:
+    await asyncio.wait_for(drive(cast(Shard, jobs), run or jobs.run, clock=SwiftClock()), 10)
+
+
+async def test_every_job_runs_and_no_more_than_the_window_at_once() -> None:
+    jobs = Jobs(7)
+    await driven(jobs)
+
+    assert sorted(jobs.ran) == list(range(7))
+    assert jobs.most_open == 2
+
+
+async def test_it_waits_for_what_other_processes_may_give_back() -> None:
+    jobs = Jobs(0, others=3)
+    await driven(jobs)
+
+    assert jobs.others == -1
+
+
+async def test_it_ends_without_lanes() -> None:
+    jobs = Jobs(5)
+
+    async def run(job: TakenJob) -> None:
+        await jobs.run(job)
+        jobs.has_lanes = False
+
+    await driven(jobs, run)
+
+    assert 1 <= len(jobs.ran) <= 2
+
+
+async def test_what_a_job_raises_ends_it_and_is_raised_as_it_is() -> None:
+    jobs = Jobs(5)
+    cancelled: list[int] = []
+
+    async def run(job: Any) -> None:
+        if job.id == 1:
+            raise LedgerError("the ledger is gone")
+        try:
+            await SystemClock().sleep(30)
+        except asyncio.CancelledError:
+            cancelled.append(job.id)
+            raise
+
+    with pytest.raises(LedgerError, match="the ledger is gone"):
+        await driven(jobs, run)
+
+    assert cancelled == [0]
+
+
+async def test_a_cancel_goes_through() -> None:
+    jobs = Jobs(1)
+
+    async def run(_job: Any) -> None:
+        await SystemClock().sleep(30)
+
+    task = asyncio.create_task(driven(jobs, run))
+    await SystemClock().sleep(0.01)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,0 +1,132 @@
+"""One server at work: what an outcome says of the server, and when its lane ends."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comfyfarm.clock import SystemClock
+from comfyfarm.comfy.session import Session
+from comfyfarm.farm.lane import Errand, Lane
+from comfyfarm.ids import JobId
+from comfyfarm.pool.handout import Handout
+from comfyfarm.run.attempt import Executed
+from comfyfarm.run.classify import transient
+from comfyfarm.run.outcome import SUCCEEDED, Reason
+from infra.comfy_servers import fake_comfy
+
+Serving = Callable[..., Any]
+
+
+class HastyClock(SystemClock):
+    """Twenty of its seconds pass in one; its pauses are twenty times as short."""
+
+    def monotonic(self) -> float:
+        return super().monotonic() * 20
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(seconds / 20)
+
+
+def errand(executed: Executed | Exception, name: str = "job") -> Errand:
+    async def attempt(_session: Session) -> Executed:
+        if isinstance(executed, Exception):
+            raise executed
+        return executed
+
+    return Errand(job_id=JobId(name), attempt=attempt)
+
+
+async def result(one: Errand) -> Executed:
+    session, executed = await asyncio.wait_for(one.result, 10)
+    assert session.url.startswith("http://127.0.0.1:")
+    return executed
+
+
+async def test_results_come_back_and_the_lane_ends_with_the_hand_out(serving: Serving) -> None:
+    handout: Handout[Errand] = Handout()
+    async with Session(serving().url) as session:
+        working = asyncio.create_task(Lane(session, handout, clock=SystemClock()).work())
+        jobs = [errand(Executed(outcome=SUCCEEDED), str(n)) for n in range(5)]
+        for job in jobs:
+            await handout.put(job)
+        assert [(await result(job)).outcome for job in jobs] == [SUCCEEDED] * 5
+        await handout.close()
+        await asyncio.wait_for(working, 5)
+
+
+async def test_what_an_attempt_raises_goes_to_whoever_waits_and_the_lane_goes_on(serving: Serving) -> None:
+    handout: Handout[Errand] = Handout()
+    async with Session(serving().url) as session:
+        working = asyncio.create_task(Lane(session, handout, clock=SystemClock()).work())
+        broken, good = errand(KeyError("odd")), errand(Executed(outcome=SUCCEEDED))
+        await handout.put(broken)
+        await handout.put(good)
+        with pytest.raises(KeyError, match="odd"):
+            await result(broken)
+        assert (await result(good)).outcome == SUCCEEDED
+        await handout.close()
+        await working
+
+
+async def test_memory_is_freed_after_it_ran_out(serving: Serving, until: Any) -> None:
+    served = serving()
+    handout: Handout[Errand] = Handout()
+    async with Session(served.url) as session:
+        working = asyncio.create_task(Lane(session, handout, clock=SystemClock()).work())
+        await handout.put(errand(Executed(outcome=transient(Reason.OOM, "full"))))
+        await until(lambda: served.asked("POST /free") == 1)
+        await handout.close()
+        await working
+
+
+async def test_a_server_that_will_not_let_go_gets_nothing_more(serving: Serving) -> None:
+    handout: Handout[Errand] = Handout()
+    async with Session(serving().url) as session:
+        working = asyncio.create_task(Lane(session, handout, clock=SystemClock()).work())
+        stuck = errand(Executed(outcome=transient(Reason.DEADLINE, "hangs"), stuck=True))
+        await handout.put(stuck)
+        await asyncio.wait_for(working, 10)
+
+        assert (await result(stuck)).stuck
+        assert handout.lanes == ()
+
+
+async def test_a_lane_waits_for_its_server_to_come_back(tmp_path: Path, until: Any) -> None:
+    handout: Handout[Errand] = Handout()
+    lost = Executed(outcome=transient(Reason.SERVER, "reset"))
+    with fake_comfy(log=tmp_path / "log") as server:
+        session = Session(server.url)
+        await session.__aenter__()
+        working = asyncio.create_task(Lane(session, handout, clock=HastyClock()).work())
+        await until(lambda: handout.lanes == (server.url,))
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait(10)
+        await handout.put(errand(lost))
+        await until(lambda: handout.lanes == ())
+    # HastyClock gives up after 9 s; on a busy machine a start of Python takes a few.
+    with fake_comfy(log=tmp_path / "log", port=int(server.url.rpartition(":")[2])):
+        await until(lambda: handout.lanes == (server.url,))
+        after = errand(Executed(outcome=SUCCEEDED))
+        await handout.put(after)
+        assert (await result(after)).outcome == SUCCEEDED
+        await handout.close()
+        await working
+        await session.__aexit__(None, None, None)
+
+
+async def test_a_lane_ends_when_its_server_stays_away(until: Any) -> None:
+    class Impatient(HastyClock):
+        def monotonic(self) -> float:
+            return super().monotonic() * 20
+
+    handout: Handout[Errand] = Handout()
+    async with Session("http://127.0.0.1:1") as session:
+        working = asyncio.create_task(Lane(session, handout, clock=Impatient()).work())
+        await handout.put(errand(Executed(outcome=transient(Reason.SERVER, "refused"))))
+        await asyncio.wait_for(working, 20)
+
+    assert handout.lanes == ()

@@ -1,0 +1,330 @@
+"""A batch from preflight to synced outputs on fake servers, in this process."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from comfyfarm.errors import AssetsMissing, InputError, JobConflict, NamesMissing, ServerUnreachable
+from comfyfarm.farm.local import jitter_s
+from comfyfarm.farm.results import ResultRow, exit_code
+from comfyfarm.ids import JobId
+from comfyfarm.ledger.ledger import open_ledger
+from comfyfarm.run.retry import Retry
+
+Serving = Callable[..., Any]
+
+
+def by_id(rows: list[ResultRow]) -> dict[str, ResultRow]:
+    return {row.id: row for row in rows}
+
+
+async def test_twelve_jobs_run_once_each_on_two_servers(project: Any, serving: Serving) -> None:
+    servers = [serving(prompt_seconds=0.05), serving(prompt_seconds=0.05)]
+    rows = await project.render(project.request(project.jobs(12)))
+
+    assert [row.status for row in rows] == ["succeeded"] * 12
+    assert exit_code(rows) == 0
+    assert project.prompts() == {row.id: 1 for row in rows}
+    assert {row.server for row in rows} == {one.url for one in servers}
+    assert all(len(one.prompts) >= 3 for one in servers)
+    for row in rows:
+        (file,) = row.files
+        data = (project.out / row.id / file.path).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == file.sha256
+        assert len(data) == file.size
+        assert row.attempts == 1
+        assert row.seconds is not None
+    assert len({row.files[0].sha256 for row in rows}) == 12
+    assert project.files() == sorted(
+        f"{row.id}/{name}" for row in rows for name in (row.files[0].path, "provenance.json")
+    )
+    assert not list((project.root / "state" / "spool").glob("*"))
+
+
+async def test_the_provenance_says_where_a_picture_comes_from(project: Any, serving: Serving) -> None:
+    serving(device="NVIDIA GeForce RTX 4090")
+    (row,) = await project.render(project.request(project.jobs(1)))
+
+    told = json.loads((project.out / row.id / "provenance.json").read_text())
+    text = json.dumps(told)
+
+    assert row.files[0].sha256 in text
+    assert "RTX 4090" in text
+    assert "0.27.0" in text
+    assert "1.color" in text or '"color"' in text
+
+
+async def test_the_same_batch_again_runs_nothing(project: Any, serving: Serving) -> None:
+    serving()
+    request = project.request(project.jobs(3))
+    first = await project.render(request)
+
+    assert await project.render(request) == first
+    assert set(project.prompts().values()) == {1}
+
+
+async def test_out_of_memory_is_tried_on_the_other_server_after_the_memory_is_freed(
+    project: Any, serving: Serving, ids: list[str]
+) -> None:
+    servers = [serving(script={ids[0]: "oom"}), serving(script={ids[0]: "oom"})]
+    (row,) = await project.render(project.request(project.jobs(1, ids=ids)))
+
+    assert (row.status, row.attempts) == ("succeeded", 3)
+    assert sorted(len(one.prompts) for one in servers) == [1, 2]
+    assert sum(one.asked("POST /free") for one in servers) == 2
+    async with await open_ledger(project.ledger_url) as ledger:
+        tries = await ledger.attempts(JobId(row.id))
+    assert [one.reason for one in tries] == ["oom", "oom", None]
+    assert tries[0].server_url != tries[1].server_url
+
+
+async def test_a_dead_job_does_not_hold_up_the_good_ones(
+    project: Any, serving: Serving, ids: list[str]
+) -> None:
+    serving(script={ids[1]: "error", ids[2]: "invalid", ids[3]: "oom*9", ids[4]: "500,ok"})
+    rows = by_id(await project.render(project.request(project.jobs(6, ids=ids))))
+
+    assert {job_id: row.status for job_id, row in rows.items()} == {
+        ids[0]: "succeeded",
+        ids[1]: "dead",
+        ids[2]: "dead",
+        ids[3]: "dead",
+        ids[4]: "succeeded",
+        ids[5]: "succeeded",
+    }
+    assert (
+        rows[ids[1]].reason
+        == "node failed: node 2 SaveImage: RuntimeError: scripted error of the fake server"
+    )
+    assert rows[ids[2]].reason.startswith("invalid workflow: ")
+    assert rows[ids[3]].reason.startswith("oom: ")
+    assert [rows[ids[n]].attempts for n in (1, 2, 3, 4)] == [1, 1, 3, 2]
+    assert exit_code(rows.values()) == 1
+    assert exit_code([rows[ids[3]], rows[ids[0]]]) == 3
+    async with await open_ledger(project.ledger_url) as ledger:
+        assert "scripted error" in await ledger.evidence(JobId(ids[1]))
+
+
+async def test_files_that_cannot_be_uploaded_are_kept_and_uploaded_by_the_next_call(
+    project: Any, serving: Serving
+) -> None:
+    serving()
+    obstacle = project.root / "outputs"
+    obstacle.write_text("a file where the folder should be")
+    request = project.request(project.jobs(2), out=str(obstacle / "here"))
+
+    rows = await project.render(request)
+
+    assert [(row.status, row.reason) for row in rows] == [("pending", "not uploaded")] * 2
+    assert exit_code(rows) == 3
+    kept = list((project.root / "state" / "spool").rglob("*.png"))
+    assert len(kept) == 2
+    async with await open_ledger(project.ledger_url) as ledger:
+        (batch,) = [one.name for one in await ledger.batches()]
+        jobs = await ledger.jobs(batch)
+    assert [(job.status, job.owner) for job in jobs] == [("rendered", None)] * 2
+    assert all(job.upload_failures >= 1 for job in jobs)
+
+    obstacle.unlink()
+    rows = await project.render(request)
+
+    assert [row.status for row in rows] == ["succeeded"] * 2
+    assert set(project.prompts().values()) == {1}
+    assert all((obstacle / "here" / row.id / row.files[0].path).is_file() for row in rows)
+
+
+async def test_kept_files_that_are_gone_are_rendered_again(project: Any, serving: Serving) -> None:
+    serving()
+    obstacle = project.root / "outputs"
+    obstacle.write_text("a file where the folder should be")
+    request = project.request(project.jobs(1), out=str(obstacle / "here"))
+    await project.render(request)
+    shutil.rmtree(project.root / "state" / "spool")
+    obstacle.unlink()
+
+    (row,) = await project.render(request)
+
+    assert row.status == "succeeded"
+    assert (obstacle / "here" / row.id / row.files[0].path).is_file()
+
+
+# --- what makes a batch impossible --------------------------------------------------------------
+
+
+def loader(name: str) -> dict[str, Any]:
+    return {
+        "1": {"class_type": "UpscaleModelLoader", "inputs": {"model_name": name}},
+        "2": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 0}},
+        "3": {
+            "class_type": "ImageUpscaleWithModel",
+            "inputs": {"upscale_model": ["1", 0], "image": ["2", 0]},
+        },
+        "4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "up"}},
+    }
+
+
+def pinned(*paths: str) -> dict[str, Any]:
+    models = [
+        {"folder": "upscale_models", "path": path, "sha256": "0" * 64, "size": 1, "sources": ["/nowhere"]}
+        for path in paths
+    ]
+    return {"version": 1, "models": models}
+
+
+async def test_an_unlocked_model_is_named_with_the_command_that_locks_it(
+    project: Any, serving: Serving
+) -> None:
+    served = serving()
+    project.write("a.json", loader("a.pth"))
+    project.write("b.json", loader("b.pth"))
+    jobs = project.root / "jobs.jsonl"
+    jobs.write_text('{"workflow": "a.json"}\n{"workflow": "b.json"}\n')
+
+    with pytest.raises(NamesMissing) as caught:
+        await project.render(project.request(jobs))
+
+    assert [name.partition(" ")[0] for name in caught.value.names] == [
+        "upscale_models/a.pth",
+        "upscale_models/b.pth",
+    ]
+    assert f"comfyfarm lock {project.root / 'a.json'} {project.root / 'b.json'} --catalog" in str(
+        caught.value
+    )
+    assert served.prompts == []
+
+
+async def test_without_a_models_folder_every_locked_name_must_be_offered(
+    project: Any, serving: Serving
+) -> None:
+    here = serving()
+    there = serving()
+    workflow = project.write("w.json", loader("sub/a.pth"))
+    request = project.request(workflow, lock=pinned("sub/a.pth"))
+
+    with pytest.raises(NamesMissing) as caught:
+        await project.render(request)
+    assert caught.value.names == (
+        f"upscale_models/sub/a.pth (not on {here.url})",
+        f"upscale_models/sub/a.pth (not on {there.url})",
+    )
+
+    file = there.fake.models_dir / "upscale_models" / "sub" / "a.pth"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x")
+    (row,) = await project.render(request)
+
+    assert (row.status, row.server) == ("succeeded", there.url)
+    assert here.prompts == []
+
+
+async def test_a_graph_that_cannot_run_is_refused_with_all_its_faults(
+    project: Any, serving: Serving, graph: Any
+) -> None:
+    served = serving()
+    bad = graph(width=0, batch_size=0)
+    workflow = project.write("w.json", bad)
+
+    with pytest.raises(InputError) as caught:
+        await project.render(project.request(workflow))
+
+    assert "node 1, width" in str(caught.value)
+    assert "node 1, batch_size" in str(caught.value)
+    assert served.prompts == []
+
+
+async def test_a_server_that_is_down_is_left_out(project: Any, serving: Serving) -> None:
+    served = serving()
+    request = project.request(project.jobs(2))
+    with_dead = request.model_copy(update={"servers": ("http://127.0.0.1:1", served.url)})
+
+    assert [row.status for row in await project.render(with_dead)] == ["succeeded"] * 2
+    with pytest.raises(ServerUnreachable, match=r"127\.0\.0\.1:1"):
+        await project.render(request.model_copy(update={"servers": ("http://127.0.0.1:1",), "batch": "b"}))
+
+
+async def test_a_known_id_with_other_content_is_refused_by_name(
+    project: Any, serving: Serving, ids: list[str]
+) -> None:
+    serving()
+    jobs = project.jobs(1, ids=ids)
+    await project.render(project.request(jobs, batch="one"))
+
+    for batch, overrides in (("one", {"1.width": 32}), ("two", {})):
+        with pytest.raises(JobConflict, match=ids[0]):
+            await project.render(project.request(jobs, batch=batch, overrides=overrides))
+    assert project.prompts() == {ids[0]: 1}
+
+
+# --- input files --------------------------------------------------------------------------------
+
+
+def inverted(image: str) -> dict[str, Any]:
+    return {
+        "1": {"class_type": "LoadImage", "inputs": {"image": image}},
+        "2": {"class_type": "ImageInvert", "inputs": {"image": ["1", 0]}},
+        "3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "inverted"}},
+    }
+
+
+async def test_input_files_are_uploaded_once_to_each_server(project: Any, serving: Serving) -> None:
+    servers = [serving(prompt_seconds=0.05), serving(prompt_seconds=0.05)]
+    Image.new("RGB", (8, 8), "red").save(project.root / "face.png")
+    (project.root / "inputs").mkdir()
+    Image.new("RGB", (8, 8), "blue").save(project.root / "inputs" / "back.png")
+    for name in ("face", "back"):
+        project.write(f"{name}.json", inverted(f"{name}.png"))
+    jobs = project.root / "jobs.jsonl"
+    lines = [{"workflow": f"{name}.json", "set": {"3.filename_prefix": f"p{n}"}} for n in range(4) for name in ("face", "back")]  # fmt: skip  # noqa: E501
+    jobs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    rows = await project.render(project.request(jobs, inputs_dir=project.root / "inputs"))
+
+    assert [row.status for row in rows] == ["succeeded"] * 8
+    for served in servers:
+        assert served.asked("POST /upload/image") <= 2
+        names = {path.name for path in served.fake.input_dir.rglob("*.png")}
+        assert names <= {"face.png", "back.png"}
+    assert sum(one.asked("POST /upload/image") for one in servers) >= 2
+
+
+async def test_every_missing_input_file_is_named_at_once(project: Any, serving: Serving) -> None:
+    served = serving()
+    for name in ("a", "b", "../escapes"):
+        project.write(f"{Path(name).name}.json", inverted(f"{name}.png"))
+    jobs = project.root / "jobs.jsonl"
+    jobs.write_text("".join(f'{{"workflow": "{name}.json"}}\n' for name in ("a", "b", "escapes")))
+
+    with pytest.raises(AssetsMissing) as caught:
+        await project.render(project.request(jobs))
+
+    assert [name.partition(" ")[0] for name in caught.value.names] == ["a.png", "b.png", "../escapes.png"]
+    assert "--inputs" in str(caught.value)
+    assert served.prompts == []
+
+
+async def test_a_file_of_the_servers_own_is_not_looked_for_here(project: Any, serving: Serving) -> None:
+    served = serving()
+    Image.new("RGB", (8, 8), "red").save(served.fake.output_dir / "made.png")
+    workflow = project.write("w.json", inverted("made.png [output]"))
+
+    (row,) = await project.render(project.request(workflow))
+
+    assert row.status == "succeeded"
+    assert served.asked("POST /upload/image") == 0
+
+
+# --- small things -------------------------------------------------------------------------------
+
+
+def test_the_jitter_is_full_but_never_below_what_the_server_asked_for() -> None:
+    many = [jitter_s(Retry(cap_s=4.0, reason="")) for _ in range(500)]
+
+    assert min(many) < 0.5
+    assert 3.5 < max(many) <= 4.0
+    assert jitter_s(Retry(cap_s=0.0, least_s=3.0, reason="")) == 3.0

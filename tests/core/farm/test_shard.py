@@ -1,0 +1,159 @@
+"""A shard: what was left elsewhere, claims that are lost, jobs that are given back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from comfyfarm.clock import SystemClock
+from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.errors import NoLane, StaleClaim
+from comfyfarm.farm.prepare import prepare, read_sources
+from comfyfarm.farm.servers import examine_all
+from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.stage import open_shard, record_batch
+from comfyfarm.ledger.ledger import Ledger, open_ledger
+from comfyfarm.ledger.owner import this_owner
+from comfyfarm.run.retry import Collect, Retry
+
+Serving = Callable[..., Any]
+
+
+@asynccontextmanager
+async def shard_of(project: Any, count: int, urls: list[str]) -> AsyncIterator[tuple[Shard, Ledger]]:
+    """An open shard of a recorded batch; its lanes are the test's to open."""
+    request = project.request(project.jobs(count)).model_copy(update={"servers": tuple(urls)})
+    servers = await examine_all(urls)
+    prepared = prepare(request, read_sources(request), servers[0].node_schema)
+    async with await open_ledger(project.ledger_url) as ledger:
+        await record_batch(ledger, request, prepared)
+        async with open_shard(
+            request, prepared, servers, ledger=ledger, state_dir=project.root / "state"
+        ) as shard:
+            yield shard, ledger
+
+
+@asynccontextmanager
+async def lanes(shard: Shard) -> AsyncIterator[None]:
+    working = [asyncio.create_task(shard.lane(url)) for url in shard.servers]
+    try:
+        yield
+    finally:
+        await shard.close()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+async def taken(shard: Shard) -> Any:
+    job = await shard.take()
+    assert job is not None
+    return job
+
+
+async def test_a_prompt_that_was_left_on_another_server_is_ended_there_first(
+    project: Any, serving: Serving, graph: Any, until: Any
+) -> None:
+    elsewhere, here = serving(script="hang"), serving()
+    async with shard_of(project, 1, [here.url]) as (shard, ledger):
+        ((record, claim),) = await ledger.take((await ledger.batches())[0].name, this_owner(), 1)
+        await ledger.begin_attempt(claim, server_url=elsewhere.url, server_identity="", client_id="dead")
+        async with ComfyClient(elsewhere.url) as client:
+            await client.submit(graph(), prompt_id=record.id, client_id="dead")
+        await until(lambda: bool(elsewhere.fake.log[0]["started"]))
+        await ledger.give_back(claim)
+
+        async with lanes(shard):
+            job = await taken(shard)
+            assert await shard.render(job) == Collect()
+            await shard.sync(job)
+
+        tries = await ledger.attempts(job.id)
+        assert await shard.is_finished()
+    assert elsewhere.fake.log[0]["end"] == "interrupted"
+    assert [one.reason for one in tries] == ["given back", None]
+    assert here.prompts == [job.id]
+
+
+async def test_a_server_that_did_not_take_it_is_avoided_while_there_is_another(
+    project: Any, serving: Serving
+) -> None:
+    first, second = serving(script="500*9"), serving(script="500*9")
+    async with shard_of(project, 1, [first.url, second.url]) as (shard, ledger), lanes(shard):
+        job = await taken(shard)
+        steps = [await shard.render(job) for _ in range(4)]
+        servers = [one.server_url for one in await ledger.attempts(job.id)]
+
+    assert all(isinstance(step, Retry) for step in steps)
+    assert all(before != after for before, after in pairwise(servers))
+
+
+async def test_a_lost_claim_throws_the_result_away(project: Any, serving: Serving) -> None:
+    served = serving(prompt_seconds=0.3)
+    async with shard_of(project, 1, [served.url]) as (shard, ledger), lanes(shard):
+        job = await taken(shard)
+        rendering = asyncio.create_task(shard.render(job))
+        while not served.prompts:
+            await SystemClock().sleep(0.01)
+        await ledger.claim(job.id, this_owner(), dead_owners=[job.claim.owner])
+
+        with pytest.raises(StaleClaim):
+            await rendering
+        (record,) = await ledger.jobs(job.record.batch)
+        assert record.status == "running"
+        assert record.files == ()
+
+
+async def test_without_lanes_whoever_waits_is_told(project: Any, serving: Serving) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, ledger):
+        job = await taken(shard)
+        rendering = asyncio.create_task(shard.render(job))
+        await SystemClock().sleep(0.05)
+        assert not rendering.done()
+
+        async with lanes(shard):
+            await shard.close()
+        with pytest.raises(NoLane):
+            await rendering
+        await shard.give_back(job)
+
+        assert not shard.has_lanes
+        (record,) = await ledger.jobs(job.record.batch)
+        assert (record.status, record.owner) == ("pending", None)
+        assert not await shard.is_finished()
+
+
+async def test_cancelling_interrupts_the_prompts_and_cancels_the_jobs(
+    project: Any, serving: Serving, until: Any
+) -> None:
+    served = serving(script="hang*9")
+    async with shard_of(project, 3, [served.url]) as (shard, ledger), lanes(shard):
+        job = await taken(shard)
+        rendering = asyncio.create_task(shard.render(job))
+        await until(lambda: bool(served.fake.log and served.fake.log[0]["started"]))
+        rendering.cancel()
+        await asyncio.gather(rendering, return_exceptions=True)
+
+        await shard.interrupt(cancelled=True)
+        await shard.interrupt(cancelled=True)
+
+        records = await ledger.jobs(job.record.batch)
+        (attempt,) = await ledger.attempts(job.id)
+        assert await shard.is_finished()
+    assert {one.status for one in records} == {"cancelled"}
+    assert (attempt.reason, attempt.message) == ("given back", "interrupted by us")
+    assert served.fake.log[0]["end"] == "interrupted"
+
+
+async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
+    project: Any, serving: Serving
+) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, ledger):
+        assert [one.url for one in await ledger.living_servers()] == [served.url]
+        assert shard.window == 3
+        assert not shard.has_begun(served.url)
+    async with await open_ledger(project.ledger_url) as ledger:
+        assert await ledger.living_servers() == ()

@@ -1,0 +1,190 @@
+"""deploy.py: everything once, however often it runs; and never against the user."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from comfyfarm import __version__
+from comfyfarm.app import app_dir
+from deployments.crash_recovery import FLOWS, SILENCE_S
+from deployments.deploy import deploy, main
+
+if TYPE_CHECKING:
+    from tests.flows.conftest import Deployed
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(180)]
+
+HOST = "test-host"
+
+
+def state(farm: "Deployed") -> dict[str, Any]:
+    """All that a second deploy could double or change; without the times at which it was written."""
+    everything = {
+        "pools": farm.find("/work_pools/filter", {}),
+        "queues": farm.find(f"/work_pools/{HOST}/queues/filter", {}),
+        "limits": farm.find("/concurrency_limits/filter", {}),
+        "blocks": farm.find("/block_documents/filter", {"include_secrets": True}),
+        "deployments": farm.find("/deployments/filter", {}),
+        "automations": farm.find("/automations/filter", {}),
+    }
+    return {kind: timeless(found) for kind, found in everything.items()}
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        varying = {"updated", "last_polled", "status", "block_type", "block_schema"}
+        return {key: timeless(item) for key, item in value.items() if key not in varying}
+    if isinstance(value, list):
+        return sorted((timeless(item) for item in value), key=repr)
+    return value
+
+
+def test_a_second_deploy_changes_nothing(deployed: "Deployed") -> None:
+    before = state(deployed)
+
+    lines = asyncio.run(deploy(deployed.wanted))
+
+    assert state(deployed) == before
+    assert lines == deployed.lines
+
+
+def test_the_host_has_its_pool_with_three_queues(deployed: "Deployed") -> None:
+    queues = {q["name"]: q["priority"] for q in deployed.find(f"/work_pools/{HOST}/queues/filter", {})}
+
+    assert deployed.get(f"/work_pools/{HOST}")["type"] == "process"
+    assert queues == {"high": 1, "normal": 2, "low": 3, "default": 4}
+
+
+def test_no_tag_of_the_host_is_without_a_limit(deployed: "Deployed") -> None:
+    limits = {one["tag"]: one["concurrency_limit"] for one in deployed.find("/concurrency_limits/filter", {})}
+
+    assert limits[f"gpu:{HOST}"] == 2
+    assert limits["gpu:rtx4090"] == 2
+    assert limits[f"hydrate:{HOST}"] == 4
+
+
+def test_the_blocks_name_servers_ledger_and_outputs_and_hide_the_ledgers_address(
+    deployed: "Deployed",
+) -> None:
+    blocks = {
+        f"{one['block_type']['slug']}/{one['name']}": one["data"]
+        for one in deployed.find("/block_documents/filter", {})
+    }
+
+    assert tuple(blocks[f"comfy-host/{HOST}"]["servers"]) == deployed.wanted.servers
+    assert blocks["output-store/default"]["address"] == deployed.wanted.out
+    assert set(blocks["ledger/default"]["address"]) == {"*"}
+
+
+def test_deployments_carry_version_queue_parameters_and_environment(deployed: "Deployed") -> None:
+    render, nightly = deployed.deployment(), deployed.deployment("nightly")
+
+    assert render["version"] == nightly["version"] == __version__
+    assert (render["work_queue_name"], nightly["work_queue_name"]) == ("normal", "low")
+    assert render["parameters"] == {
+        "host": HOST,
+        "ledger": "default",
+        "out": "output-store/default",
+        "mirror": "",
+    }
+    assert render["entrypoint"] == "flows/render_batch.py:render_batch"
+    assert render["pull_steps"] == [
+        {"prefect.deployments.steps.set_working_directory": {"directory": str(app_dir())}}
+    ]
+    env = render["job_variables"]["env"]
+    assert env["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == "30"
+    assert env["PREFECT_CLIENT_MAX_RETRIES"] == "7"
+    assert env["PREFECT_LOGGING_EXTRA_LOGGERS"] == "comfyfarm"
+    assert env["COMFYFARM_STATE_DIR"] == str(deployed.wanted.state_dir)
+
+
+def test_the_nightly_schedule_is_off_until_wanted_and_stays_as_the_user_set_it(deployed: "Deployed") -> None:
+    nightly = deployed.deployment("nightly")
+    (schedule,) = nightly["schedules"]
+    assert (schedule["schedule"]["cron"], schedule["schedule"]["timezone"]) == ("0 3 * * *", "UTC")
+    assert schedule["active"] is False
+    place = f"{deployed.control.api_url}/deployments/{nightly['id']}/schedules/{schedule['id']}"
+    httpx.patch(place, json={"active": True}).raise_for_status()
+
+    try:
+        asyncio.run(deploy(deployed.wanted))
+
+        (kept,) = deployed.deployment("nightly")["schedules"]
+        assert kept["active"] is True
+        assert kept["id"] == schedule["id"]
+    finally:
+        httpx.patch(place, json={"active": False}).raise_for_status()
+
+
+def test_the_automations_watch_our_flows_alone_and_restart_deployed_runs_alone(deployed: "Deployed") -> None:
+    found = {one["name"]: one for one in deployed.find("/automations/filter", {})}
+
+    zombie = found["comfyfarm: no heartbeat, so the run is dead"]["trigger"]
+    restart = found["comfyfarm: start a crashed run again"]["trigger"]
+    assert zombie["within"] == SILENCE_S
+    assert zombie["match_related"]["prefect.resource.name"] == FLOWS
+    roles = [related["prefect.resource.role"] for related in restart["match_related"]]
+    assert roles == ["flow", "deployment"]
+
+
+def test_an_automation_that_was_changed_or_doubled_is_mended(deployed: "Deployed") -> None:
+    name = "comfyfarm: start a crashed run again"
+    (known,) = [one for one in deployed.find("/automations/filter", {}) if one["name"] == name]
+    body = {key: known[key] for key in ("name", "description", "enabled", "trigger", "actions")}
+    deployed.post("/automations/", body).raise_for_status()
+    other = {**body, "description": "other", "enabled": False}
+    httpx.put(f"{deployed.control.api_url}/automations/{known['id']}", json=other).raise_for_status()
+
+    asyncio.run(deploy(deployed.wanted))
+
+    (mended,) = [one for one in deployed.find("/automations/filter", {}) if one["name"] == name]
+    assert mended["description"] == known["description"]
+    triggers = [{**one["trigger"], "id": None} for one in (mended, known)]
+    assert timeless(triggers[0]) == timeless(triggers[1])
+    assert mended["enabled"] is False, "what the user switched off stays off"
+    httpx.patch(
+        f"{deployed.control.api_url}/automations/{mended['id']}", json={"enabled": True}
+    ).raise_for_status()
+
+
+def test_prefects_own_command_takes_the_same_description(deployed: "Deployed", prefect_program: str) -> None:
+    before = {name: deployed.deployment(name) for name in ("render", "nightly")}
+    command = ["--no-prompt", "deploy", "--all", "--prefect-file", "deployments/prefect.yaml"]
+
+    done = subprocess.run(
+        [prefect_program, *command],
+        cwd=app_dir(),
+        env={**os.environ, **deployed.wanted.variables()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, known in before.items():
+        now = deployed.deployment(name)
+        for field in ("id", "version", "parameters", "entrypoint", "pull_steps", "tags", "job_variables"):
+            assert now[field] == known[field], field
+        schemas = [one["parameter_openapi_schema"]["properties"] for one in (now, known)]
+        assert schemas[0] == schemas[1]
+
+
+def test_a_server_that_does_not_answer_is_named_with_exit_3(
+    deployed: "Deployed", monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COMFYFARM_STATE_DIR", str(tmp_path))
+    ledger = deployed.wanted.ledger.get_secret_value()
+
+    done = CliRunner().invoke(
+        main, ["--server", "http://127.0.0.1:9", "--ledger", ledger, "--out", str(tmp_path), "--host", "gone"]
+    )
+
+    assert done.exit_code == 3
+    assert "http://127.0.0.1:9 did not answer" in done.output
+    assert deployed.post("/work_pools/filter", {"work_pools": {"name": {"any_": ["gone"]}}}).json() == []
