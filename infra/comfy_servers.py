@@ -53,9 +53,9 @@ def fake_comfy(
 
 
 def _first_url(process: "subprocess.Popen[bytes]", log: Path) -> str:
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 60.0)
-    line = process.stdout.readline().decode() if ready else ""
+    line = ""
+    if process.stdout is not None and select.select([process.stdout], [], [], 60.0)[0]:
+        line = process.stdout.readline().decode()
     found = next((word for word in line.split() if word.startswith("http://")), None)
     if found is None:
         _end(process)

@@ -51,10 +51,8 @@ def main() -> int:
     with ExitStack() as stack:
         if os.environ.get("UI"):
             stack.enter_context(_dashboard())
-        if os.environ.get("COMFYUI_DIR"):
-            code = _on_real_comfyui(work, stack)
-        else:
-            code = _on_fakes(work, stack)
+        road = _on_real_comfyui if os.environ.get("COMFYUI_DIR") else _on_fakes
+        code = road(work, stack)
         print(f"\n{time.monotonic() - begun:.0f} s in all.")
         if os.environ.get("UI"):
             _comfyfarm("control", "status")

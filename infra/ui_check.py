@@ -196,7 +196,8 @@ class Walk:
         page = self._page
         for kind, seen in (("contact-sheet", "img[src^='data:image']"), ("results", "table")):
             page.go(f"{self._ui}/artifacts")
-            page.click_until("a", kind, f"document.body.innerText.includes({RUN!r})", prefix=True)
+            card = f"a[href*='/artifacts/key/{kind}']"
+            page.click_until(card, "", f"document.body.innerText.includes({RUN!r})")
             link = "[...document.querySelectorAll('a')].find(a => /artifacts.artifact/.test(a.href))?.href"
             page.go(str(page.wait(link, f"the link to the {kind}")))
             page.wait(f'!!document.querySelector("{seen}")', f"the {kind}")

@@ -124,9 +124,9 @@ async def _render(
         rows = [row_of(job) for job in jobs if job.id in ours]
     finally:
         await ledger.close()
-    if fault in {InputError.exit_code, UsageError.exit_code}:
-        return rows, fault
-    return rows, exit_code(rows) or fault
+    if fault == UsageError.exit_code:  # nothing started: what the ledger has may be other people's
+        return [], fault
+    return rows, fault if fault == InputError.exit_code else exit_code(rows) or fault
 
 
 async def _is_done(ledger: Ledger, planned: Planned) -> bool:

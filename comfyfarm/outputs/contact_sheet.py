@@ -29,12 +29,20 @@ def _picture(path: Path) -> bytes | None:
         with Image.open(path) as image:
             if image.width * image.height > _PIXELS:
                 return None
-            image.thumbnail((EDGE_PX, EDGE_PX))
+            shown = _eight_bit(image)
+            shown.thumbnail((EDGE_PX, EDGE_PX))
             small = io.BytesIO()
-            image.convert("RGB").save(small, "JPEG", quality=70)
+            shown.convert("RGB").save(small, "JPEG", quality=70)
             return small.getvalue()
     except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError):
         return None
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Pictures of 16 bits of grey cannot be made small, and would be cut to white."""
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        return image.convert("I").point(lambda grey: grey / 256).convert("L")
+    return image
 
 
 def contact_sheet(pictures: Sequence[tuple[str, bytes]]) -> str:

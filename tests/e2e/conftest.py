@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from comfyfarm.clock import pause
 from infra.comfy_servers import Served, fake_comfy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,8 +70,7 @@ class Farm:
         """What the fakes accepted, all together."""
         found: list[dict[str, Any]] = []
         for server in self.servers:
-            with urllib.request.urlopen(f"{server.url}/fake/log", timeout=10) as answer:
-                found += json.load(answer)
+            found += httpx.get(f"{server.url}/fake/log", timeout=10).json()
         return found
 
     def wait_for_prompts(self, ended: int, process: "subprocess.Popen[bytes]", timeout_s: float = 90) -> None:
@@ -78,7 +78,7 @@ class Farm:
         while sum(1 for prompt in self.prompts() if prompt["ended"]) < ended:
             assert process.poll() is None, (self.folder / "render.log").read_text()[-3000:]
             assert time.monotonic() < end, (self.folder / "render.log").read_text()[-3000:]
-            time.sleep(0.05)
+            pause(0.05)
 
     def twice(self) -> list[str]:
         counts = Counter(prompt["prompt_id"] for prompt in self.prompts())

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(240)]
@@ -29,14 +29,12 @@ def api_url(environment: dict[str, str]) -> str:
 
 
 def post(url: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(
-        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    answer = httpx.post(url, json=body, timeout=30)
+    answer.raise_for_status()
+    return answer.json()
 
 
-async def test_a_batch_is_rendered_and_a_second_call_runs_nothing(farm: Any) -> None:
+def test_a_batch_is_rendered_and_a_second_call_runs_nothing(farm: Any) -> None:
     farm.jobs(JOBS)
 
     first = farm.run()
@@ -58,7 +56,7 @@ async def test_a_batch_is_rendered_and_a_second_call_runs_nothing(farm: Any) -> 
 
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["command and flow", "command alone"])
-async def test_a_killed_render_goes_on_without_running_a_prompt_twice(farm: Any, whole_group: bool) -> None:
+def test_a_killed_render_goes_on_without_running_a_prompt_twice(farm: Any, whole_group: bool) -> None:
     farm.jobs(JOBS)
     first = farm.start()
     farm.wait_for_prompts(JOBS // 3, first)
@@ -75,7 +73,7 @@ async def test_a_killed_render_goes_on_without_running_a_prompt_twice(farm: Any,
     assert len(names) == 2 * JOBS
 
 
-async def test_cancelling_the_flow_run_interrupts_its_prompts(farm: Any) -> None:
+def test_cancelling_the_flow_run_interrupts_its_prompts(farm: Any) -> None:
     farm.jobs(40)
     render = farm.start("--batch", "to-be-cancelled")
     farm.wait_for_prompts(2, render)
@@ -107,11 +105,10 @@ async def test_cancelling_the_flow_run_interrupts_its_prompts(farm: Any) -> None
     assert {row["status"] for row in rows} | {"succeeded"} == {"succeeded", "cancelled"}
     assert all(prompt["ended"] for prompt in farm.prompts())
     assert len(farm.prompts()) < 40
-    with urllib.request.urlopen(f"{api}/flow_runs/{run['id']}", timeout=10) as answer:
-        assert json.load(answer)["state_type"] == "CANCELLED"
+    assert httpx.get(f"{api}/flow_runs/{run['id']}", timeout=10).json()["state_type"] == "CANCELLED"
 
 
-async def test_an_interrupt_gives_the_jobs_back_and_the_same_call_finishes(farm: Any) -> None:
+def test_an_interrupt_gives_the_jobs_back_and_the_same_call_finishes(farm: Any) -> None:
     farm.jobs(JOBS)
     first = farm.start()
     farm.wait_for_prompts(2, first)
@@ -130,7 +127,7 @@ async def test_an_interrupt_gives_the_jobs_back_and_the_same_call_finishes(farm:
     assert len([path for path in farm.outputs() if path.name != "provenance.json"]) == JOBS
 
 
-async def test_bad_input_ends_with_its_exit_code_and_names_the_fault(farm: Any) -> None:
+def test_bad_input_ends_with_its_exit_code_and_names_the_fault(farm: Any) -> None:
     jobs = farm.jobs(1)
     jobs.write_text(json.dumps({"workflow": str(farm.folder / "nowhere.json")}) + "\n")
 
@@ -141,7 +138,7 @@ async def test_bad_input_ends_with_its_exit_code_and_names_the_fault(farm: Any) 
     assert farm.prompts() == []
 
 
-async def test_two_renders_at_once_share_the_servers(farm: Any) -> None:
+def test_two_renders_at_once_share_the_servers(farm: Any) -> None:
     farm.jobs(6)
     begun = time.monotonic()
 

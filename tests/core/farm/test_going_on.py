@@ -55,11 +55,14 @@ async def test_two_renders_at_once_share_the_jobs(project: Any, serving: Serving
     assert one_set_each(project, rows)
 
 
-async def _stopped(project: Any, until: Any, number: signal.Signals) -> None:
+async def test_a_signal_interrupts_the_prompts_and_gives_the_jobs_back(
+    project: Any, serving: Serving, until: Any
+) -> None:
+    serving(script="hang*4")
     jobs = project.jobs(4)
     process = project.start(str(jobs))
     await until(lambda: any(prompt["started"] for one in project.servers for prompt in one.fake.log))
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     out, err = await asyncio.to_thread(process.communicate, timeout=30)
 
     told = [json.loads(line) for line in out.splitlines()]
@@ -79,18 +82,6 @@ async def _stopped(project: Any, until: Any, number: signal.Signals) -> None:
     ends = [prompt["end"] for one in project.servers for prompt in one.fake.log]
     assert ends.count("success") == 4
     assert one_set_each(project, rows)
-
-
-async def test_sigterm_interrupts_the_prompts_and_gives_the_jobs_back(
-    project: Any, serving: Serving, until: Any
-) -> None:
-    serving(script="hang*4")
-    await _stopped(project, until, signal.SIGTERM)
-
-
-async def test_sigint_does_the_same(project: Any, serving: Serving, until: Any) -> None:
-    serving(script="hang*4")
-    await _stopped(project, until, signal.SIGINT)
 
 
 async def test_a_server_that_is_restarted_in_mid_batch_loses_no_job(

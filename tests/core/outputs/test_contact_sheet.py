@@ -32,6 +32,17 @@ def test_a_picture_of_any_mode_becomes_a_small_jpeg(tmp_path: Path, mode: str) -
     assert size_of(thumbnail([spooled(file)])) == (EDGE_PX, EDGE_PX // 2)
 
 
+def test_sixteen_bits_of_grey_are_not_cut_to_white(tmp_path: Path) -> None:
+    file = tmp_path / "depth.png"
+    Image.new("I;16", (64, 64), 128 * 256).save(file)
+    small = thumbnail([spooled(file)])
+
+    assert small is not None
+    with Image.open(io.BytesIO(small)) as image:
+        pixels = image.convert("L").tobytes()
+    assert 120 <= min(pixels) <= max(pixels) <= 136
+
+
 def test_the_first_picture_is_taken_and_what_is_none_is_passed_over(tmp_path: Path) -> None:
     text, video, picture = tmp_path / "t.txt", tmp_path / "v.mp4", tmp_path / "p.webp"
     text.write_text("words")

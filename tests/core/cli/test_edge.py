@@ -1,0 +1,83 @@
+"""How commands end: errors, signals."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from comfyfarm.cli.edge import ends_with_exit_code, runs_to_its_end
+from comfyfarm.clock import SystemClock
+from comfyfarm.errors import ControlUnavailable, FarmError, NamesMissing, StoreError
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(NamesMissing("m:", ["a", "b"]), 1), (ControlUnavailable("c"), 2), (StoreError("s"), 3)],
+)
+def test_an_error_of_ours_ends_the_command_with_its_message(
+    capsys: pytest.CaptureFixture[str], error: FarmError, code: int
+) -> None:
+    @ends_with_exit_code
+    def run() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run()
+
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (code, "")
+    assert err == f"comfyfarm: {error}\n"
+
+
+def test_an_error_of_nobody_is_not_hidden() -> None:
+    @ends_with_exit_code
+    def run() -> None:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        run()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_the_work_tidy_up(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+    tidied: list[str] = []
+
+    async def work() -> None:
+        os.kill(os.getpid(), number)
+        try:
+            await SystemClock().sleep(30)
+        finally:
+            await SystemClock().sleep(0.01)
+            tidied.append("up")
+
+    assert asyncio.run(runs_to_its_end(work())) is False
+    assert tidied == ["up"]
+    assert "the same call goes on" in capsys.readouterr().err
+
+
+def test_a_second_signal_ends_the_tidying_up_too() -> None:
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await SystemClock().sleep(30)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await SystemClock().sleep(30)
+
+    assert asyncio.run(asyncio.wait_for(runs_to_its_end(work()), 20)) is False
+
+
+def test_work_that_ends_by_itself_says_so_and_leaves_the_signals_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def work() -> None:
+        await SystemClock().sleep(0)
+
+    async def fails() -> None:
+        raise StoreError("full")
+
+    assert asyncio.run(runs_to_its_end(work())) is True
+    with pytest.raises(StoreError):
+        asyncio.run(runs_to_its_end(fails()))
+    assert signal.getsignal(signal.SIGTERM) == before
