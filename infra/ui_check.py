@@ -196,7 +196,7 @@ class Walk:
         page = self._page
         for kind, seen in (("contact-sheet", "img[src^='data:image']"), ("results", "table")):
             page.go(f"{self._ui}/artifacts")
-            card = f"a[href*='/artifacts/key/{kind}']"
+            card = f"a[href*='/artifacts/key/{kind}'] h3"
             page.click_until(card, "", f"document.body.innerText.includes({RUN!r})")
             link = "[...document.querySelectorAll('a')].find(a => /artifacts.artifact/.test(a.href))?.href"
             page.go(str(page.wait(link, f"the link to the {kind}")))

@@ -1,6 +1,5 @@
 """Fake servers, a project with its own state, and the road through it without Prefect."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -136,12 +135,6 @@ class Project:
         )
         self.started.append(process)
         return process
-
-    async def run(self, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
-        """Exit code, rows and words of a `render --local`."""
-        process = self.start(*arguments)
-        out, err = await asyncio.to_thread(process.communicate, timeout=50)
-        return process.returncode, [json.loads(line) for line in out.splitlines()], err
 
     def files(self) -> list[str]:
         """What lies in the output folder."""

@@ -181,14 +181,15 @@ MODELS = [
 ]
 
 
-async def test_without_its_models_the_demo_is_refused_with_exit_1_and_all_their_names(
+def test_without_its_models_the_demo_is_refused_with_exit_1_and_all_their_names(
     project: Any, serving: Serving, demo: Path
 ) -> None:
     served = serving()
-    code, told, words = await project.run(str(demo))
+    words = ["render", demo, "--server", served.url, "--out", project.out, "--ledger", project.ledger_url]
+    told = CliRunner().invoke(main, [*map(str, words), "--local", "--json"], catch_exceptions=False)
 
-    assert (code, told) == (1, [])
-    assert all(name in words for name in MODELS)
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert all(name in told.stderr for name in MODELS)
     assert served.prompts == []
 
 

@@ -210,12 +210,12 @@ async def test_progress_keeps_a_slow_prompt_alive(serving: Serving, job_id: JobI
         "5": {"class_type": "VAEDecode", "inputs": {"samples": ["4", 0], "vae": ["1", 2]}},
         "6": {"class_type": "SaveImage", "inputs": {"images": ["5", 0], "filename_prefix": f"{job_id}/p"}},
     }
-    fake, url = serving(prompt_seconds=2.5)
+    fake, url = serving(prompt_seconds=3.0)
     (fake.models_dir / "checkpoints").mkdir(parents=True, exist_ok=True)
     (fake.models_dir / "checkpoints" / "m.safetensors").write_bytes(b"x")
     task = Task(job_id=job_id, graph=graph, expected=("6",))
 
-    executed = await attempt(url, task, journal, deadlines=Deadlines(no_progress_s=1.2, cancel_s=5))
+    executed = await attempt(url, task, journal, deadlines=Deadlines(no_progress_s=2.2, cancel_s=5))
 
     assert executed.outcome == SUCCEEDED
 
