@@ -54,7 +54,15 @@ def _farm() -> Iterator[tuple[Path, list[Served], dict[str, str]]]:
             for _ in range(2)
         ]
         environment = {key: value for key, value in os.environ.items() if key != "PREFECT_API_URL"}
-        yield folder, servers, {**environment, "COMFYFARM_STATE_DIR": str(folder / "state")}
+        yield (
+            folder,
+            servers,
+            {
+                **environment,
+                "COMFYFARM_STATE_DIR": str(folder / "state"),
+                "PREFECT_HOME": str(folder / "prefect"),
+            },
+        )
 
 
 def _command(folder: Path, servers: list[Served], *options: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What the environment says, read once at an edge (the command, a flow) and handed down as a value."""
 
 import os
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +21,7 @@ class FarmSettings(BaseModel):
     ledger: SecretStr | None
     """Address of the ledger (`COMFYFARM_LEDGER`); it may hold a password."""
     prefect_api_url: str | None
-    """A Prefect server of the user's own (`PREFECT_API_URL`)."""
+    """A Prefect server of the user's own (`PREFECT_API_URL`, else that of the active profile)."""
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
@@ -32,5 +33,17 @@ def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
         state_dir=Path(state).expanduser().absolute(),
         cache_dir=Path(cache).expanduser().absolute(),
         ledger=SecretStr(env["COMFYFARM_LEDGER"]) if env.get("COMFYFARM_LEDGER") else None,
-        prefect_api_url=env.get("PREFECT_API_URL") or None,
+        prefect_api_url=env.get("PREFECT_API_URL") or _from_profile(env),
     )
+
+
+def _from_profile(env: Mapping[str, str]) -> str | None:
+    """The API that the user's active Prefect profile names; reading it needs no Prefect."""
+    home = Path(env.get("PREFECT_HOME") or Path.home() / ".prefect")
+    try:
+        kept = tomllib.loads((home / "profiles.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    active = kept.get("profiles", {}).get(env.get("PREFECT_PROFILE") or kept.get("active"))
+    found = active.get("PREFECT_API_URL") if isinstance(active, dict) else None
+    return str(found) if found else None

@@ -46,6 +46,7 @@ def main() -> int:
     work.mkdir()
     os.environ["COMFYFARM_STATE_DIR"] = str(work / "state")
     os.environ["COMFYFARM_CACHE_DIR"] = str(work / "cache")
+    os.environ["PREFECT_HOME"] = str(work / "prefect")  # no profile of the user's own
     for inherited in ("PREFECT_API_URL", "COMFYFARM_LEDGER"):
         os.environ.pop(inherited, None)
     with ExitStack() as stack:

@@ -6,6 +6,7 @@ import click
 
 from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.progress import bytes_so_far_bar
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.errors import UsageError
 from comfyfarm.farm.prepare import WORKFLOW_LIMIT_BYTES
@@ -51,7 +52,12 @@ def command(
 
 def _catalogue(name: str) -> Catalogue:
     if not is_address(name) and Path(name).is_dir():
-        return catalogue_from_dir(Path(name), state_dir=read_settings().state_dir)
+        with bytes_so_far_bar("hashing") as show:
+            return catalogue_from_dir(
+                Path(name),
+                state_dir=read_settings().state_dir,
+                progress=lambda _file, done, total: show(done, total),
+            )
     return read_catalogue(read_bytes(name, limit_bytes=_CATALOGUE_LIMIT_BYTES), name=name)
 
 

@@ -10,6 +10,20 @@ Advance = Callable[[int], None]
 @contextmanager
 def bytes_bar(what: str, total_bytes: int) -> Iterator[Advance]:
     """A bar over bytes; the value moves it on by so many."""
+    with bytes_so_far_bar(what) as show:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            show(done, total_bytes)
+
+        yield advance
+
+
+@contextmanager
+def bytes_so_far_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar over bytes, moved by how many are done and how many there are."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -29,8 +43,8 @@ def bytes_bar(what: str, total_bytes: int) -> Iterator[Advance]:
     )
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
-        task = progress.add_task(what, total=total_bytes)
-        yield lambda count: progress.advance(task, count)
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -26,6 +26,10 @@ async def _drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], c
     async with asyncio.TaskGroup() as group:
         open_jobs: set[asyncio.Task[None]] = set()
         while shard.has_lanes:
+            if not await shard.lane_began(_LOOK_S):
+                if await shard.is_finished():
+                    return
+                continue
             job = await shard.take() if len(open_jobs) < shard.window else None
             if job is not None:
                 open_jobs.add(group.create_task(_run(run_job, job), name=f"job {job.id}"))

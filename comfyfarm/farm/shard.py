@@ -5,6 +5,7 @@ server, one of `render` and one of `sync` for each job, `take` until it gives no
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -92,6 +93,7 @@ class Shard:
         self._renewer: asyncio.Task[None] | None = None
         self._lanes_left = set(self._servers)
         self._lanes_begun: set[str] = set()
+        self._first_lane = asyncio.Event()
 
     @property
     def servers(self) -> Mapping[str, Server]:
@@ -102,6 +104,15 @@ class Shard:
     def has_lanes(self) -> bool:
         """Whether any server is left that could run something."""
         return bool(self._lanes_left)
+
+    async def lane_began(self, timeout_s: float) -> bool:
+        """Whether any lane has got its GPU slot, waited for so long.
+
+        Before that no job should be taken: another shard of the same batch could have run it.
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._first_lane.wait(), timeout_s)
+        return self._first_lane.is_set()
 
     def has_begun(self, url: str) -> bool:
         """Whether the lane of that server ever got its GPU slot."""
@@ -153,6 +164,7 @@ class Shard:
     async def lane(self, url: str) -> None:
         """Work on one server until `close`, or until the server is of no use any more."""
         self._lanes_begun.add(url)
+        self._first_lane.set()
         try:
             async with Session(url, clock=self._clock) as session:
                 await Lane(session, self._handout, clock=self._clock).work()

@@ -99,7 +99,7 @@ def control_env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     """An environment whose control server stays up for all of these tests."""
     state = tmp_path_factory.mktemp("state")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "COMFYFARM_"))}
-    environment = {**kept, "COMFYFARM_STATE_DIR": str(state), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    environment = {**kept, "COMFYFARM_STATE_DIR": str(state), "PREFECT_HOME": str(state / "home")}
     subprocess.run([PROGRAM, "control", "start"], env=environment, check=True, stdout=subprocess.DEVNULL)
     try:
         yield environment

@@ -149,3 +149,13 @@ def test_two_renders_at_once_share_the_servers(farm: Any) -> None:
     assert len(farm.prompts()) == 12
     assert farm.twice() == []
     assert time.monotonic() - begun < 150
+
+
+def test_two_calls_for_one_batch_do_its_work_once(farm: Any) -> None:
+    farm.jobs(6)
+
+    first, second = farm.start(), farm.start()
+    codes = (first.wait(150), second.wait(150))
+
+    assert codes == (0, 0), (farm.folder / "render.log").read_text()[-3000:]
+    assert len(farm.prompts()) == 6

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(180)]
 
 FORM = {
-    "workflow": "/work/portrait.json",
+    "workflow": "/srv/portrait.json",
     "job_file": "",
     "overrides": {"3.seed": 7},
     "lock": "",

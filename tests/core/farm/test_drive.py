@@ -27,11 +27,18 @@ class Jobs:
         self.left = list(range(count))
         self.others = others
         self.has_lanes = True
+        self.looks_before_a_lane = 0
         self.open = 0
         self.most_open = 0
         self.ran: list[Any] = []
 
+    async def lane_began(self, timeout_s: float) -> bool:
+        self.looks_before_a_lane -= 1
+        await SystemClock().sleep(0)
+        return self.looks_before_a_lane < 0
+
     async def take(self) -> Any:
+        assert self.looks_before_a_lane < 0, "taken without a GPU"
         return Numbered(self.left.pop(0)) if self.left else None
 
     async def is_finished(self) -> bool:
@@ -53,6 +60,14 @@ class Numbered:
 
 async def driven(jobs: Jobs, run: Any = None) -> None:
     await asyncio.wait_for(drive(cast(Shard, jobs), run or jobs.run, clock=SwiftClock()), 10)
+
+
+async def test_nothing_is_taken_before_a_lane_has_its_gpu() -> None:
+    jobs = Jobs(3, others=5)
+    jobs.looks_before_a_lane = 3
+    await driven(jobs)
+
+    assert jobs.ran == [0, 1, 2]
 
 
 async def test_every_job_runs_and_no_more_than_the_window_at_once() -> None:
