@@ -3,12 +3,15 @@
 from typing import Self
 
 from prefect.blocks.core import Block
+from prefect.blocks.system import Secret
 
 from comfyfarm.errors import UsageError
 
 
 class NamedBlock(Block):
     """A block that says its own name when it is missing."""
+
+    _logo_url = Secret._logo_url  # Prefect's own picture: without one the dashboard shows a broken image
 
     @classmethod
     async def named(cls, name: str) -> Self:

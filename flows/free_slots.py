@@ -3,7 +3,7 @@
 import logging
 from uuid import UUID
 
-from prefect import get_client
+from prefect import get_client, runtime
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.objects import StateType
 from prefect.exceptions import ObjectNotFound
@@ -47,9 +47,13 @@ async def _free(client: PrefectClient, tag: str, flow_run_id: UUID) -> int:
 
 
 async def _show_crash(client: PrefectClient, flow_run_id: UUID) -> None:
-    """The run, and the one that called it, will never say anything again."""
+    """The run, and the one that called it, will never say anything again.
+
+    Not those that we are ourselves: a run that was started again has the id of its dead life.
+    """
+    ours = {runtime.flow_run.id, runtime.flow_run.parent_flow_run_id, runtime.flow_run.root_flow_run_id}
     found: UUID | None = flow_run_id
-    while found is not None:
+    while found is not None and str(found) not in ours:
         try:
             run = await client.read_flow_run(found)
             if run.state is not None and run.state.type is StateType.RUNNING:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from prefect import flow
+from prefect import flow, get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import CancelledRun
 from prefect.flows import Flow
+from prefect.runtime import deployment
 from prefect.runtime import flow_run as runtime_run
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
@@ -45,14 +47,20 @@ AddressOrJson = Annotated[str, Field(title="Address")] | Annotated[dict[str, Any
 
 async def interrupt_prompts(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:  # noqa: ARG001
     """`on_cancellation`: once more, from the ledger alone, for a run whose process is gone."""
-    parameters = flow_run.parameters
-    if parameters.get("batch"):
-        async with farm_ledger(parameters.get("ledger") or None) as ledger:
-            await interrupt_left(ledger, parameters["batch"])
+    async with get_client() as client:
+        # The shard's run knows the batch's name, also where none was given.
+        shards = await client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run.id]))
+        )
+    async with farm_ledger(flow_run.parameters.get("ledger") or None) as ledger:
+        for batch in {shard.parameters["batch"] for shard in shards}:
+            await interrupt_left(ledger, batch)
 
 
 def run_name() -> str:
-    """The batch's name, else what it is made of."""
+    """The batch's name, else what it is made of; a deployed run keeps the name that it was given."""
+    if runtime_run.id and deployment.id and runtime_run.name:
+        return str(runtime_run.name)
     given = runtime_run.parameters
     source = given.get("job_file") or given.get("workflow")
     stem = Path(source).stem if isinstance(source, str) and not source.lstrip().startswith("{") else ""
@@ -165,7 +173,8 @@ def end_state(rows: Sequence[ResultRow]) -> State[Any]:
     """`Completed` when all jobs succeeded; else `Failed`, with the counts. Never by one job's exception."""
     counts = Counter(row.status for row in rows if row.status != "succeeded")
     bad = ", ".join(f"{count} of {len(rows)} jobs {status}" for status, count in sorted(counts.items()))
-    return Failed(message=bad) if bad else Completed(message=f"{len(rows)} jobs succeeded")
+    done = "1 job succeeded" if len(rows) == 1 else f"{len(rows)} jobs succeeded"
+    return Failed(message=bad) if bad else Completed(message=done)
 
 
 async def _main(parameters: dict[str, Any]) -> int:

@@ -18,7 +18,7 @@ async def show_results(batch: str, rows: Sequence[ResultRow], pictures: Sequence
     await acreate_table_artifact(
         key=f"results-{key}",
         table=[_cells(row) for row in rows[:_ROWS]],
-        description=f"Batch `{batch}`: {len(rows)} jobs"
+        description=f"Batch `{batch}`: {len(rows)} {'job' if len(rows) == 1 else 'jobs'}"
         + (f", the first {_ROWS} shown" if len(rows) > _ROWS else ""),
     )
     if pictures:

@@ -59,6 +59,18 @@ def test_no_module_of_the_application_shadows_the_standard_library() -> None:
     assert names & sys.stdlib_module_names == set()
 
 
+def test_nothing_waits_with_wait_for() -> None:
+    # On Python 3.11 it swallows a cancel that comes just when the awaited thing is done: a render that
+    # was told to stop went on for ever. `asyncio.timeout` does not.
+    users = [
+        relative(file)
+        for file in modules("comfyfarm", "flows", "blocks", "deployments")
+        if "asyncio.wait_for" in file.read_text(encoding="utf-8")
+    ]
+
+    assert users == []
+
+
 def test_flows_define_no_class() -> None:
     # An entrypoint by path loads the file a second time, so each class in it would have two identities.
     classes = [

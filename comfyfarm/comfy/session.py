@@ -53,7 +53,8 @@ class Inbox:
     async def wait(self, timeout_s: float) -> None:
         """Return at the next start, end or change of the connection, or after `timeout_s` seconds."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
         self._news.clear()
 
 
@@ -89,7 +90,8 @@ class Session:
     async def listening(self, timeout_s: float) -> bool:
         """Wait until the socket is open, so that a submission misses nothing; False after the time."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._up.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._up.wait()
         return self._up.is_set()
 
     @contextmanager

@@ -1,5 +1,9 @@
 """Writes an attempt's steps into the ledger, guarded by the claim's token."""
 
+import asyncio
+import contextlib
+
+from comfyfarm.errors import StaleClaim
 from comfyfarm.farm.servers import Server
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.records import AttemptRecord, Claim
@@ -16,9 +20,30 @@ class Recorder:
         self._ledger, self._claim, self._server = ledger, claim, server
         self._client_id = client_id
         self.attempt = left
+        self._is_stopped = False
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    async def stop(self, *, within_s: float) -> None:
+        """Nothing is sent from now on; what is just on its way is waited for, so that it can be cancelled."""
+        self._is_stopped = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._settled.wait()
+
+    def ended(self) -> None:
+        """The attempt is over: nothing of it is on its way any more."""
+        self._settled.set()
 
     async def submitting(self) -> None:
-        """Commit where and as whom, before the POST: what a crash leaves can then be found."""
+        """Commit where and as whom, before the POST: what a crash leaves can then be found.
+
+        Raises:
+            StaleClaim: the claim is lost, or the job is being interrupted.
+        """
+        if self._is_stopped:
+            raise StaleClaim(f"job {self._claim.job_id} is being interrupted: it is not sent")
+        self._settled.clear()
         if self.attempt is not None:
             # Taken up, and its server did not know it: that try is over, a new one begins.
             await self._ledger.end_attempt(
@@ -41,3 +66,4 @@ class Recorder:
         if self.attempt is not None:
             await self._ledger.submitted(self._claim, self.attempt.id, int(number))
             self.attempt = self.attempt.model_copy(update={"prompt_number": int(number)})
+        self._settled.set()

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 RENEW_S = 20.0  # of a lease of 60
 LEASE_S = 60.0
+_ON_ITS_WAY_S = 5.0  # a submission is answered in milliseconds
 
 
 class TakenJob:
@@ -111,7 +112,8 @@ class Shard:
         Before that no job should be taken: another shard of the same batch could have run it.
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._first_lane.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._first_lane.wait()
         return self._first_lane.is_set()
 
     def has_begun(self, url: str) -> bool:
@@ -242,6 +244,8 @@ class Shard:
                 ).execute()
             except ServerError as exc:
                 return Executed(outcome=transient(Reason.SERVER, str(exc)))
+            finally:
+                recorder.ended()
 
         errand = job.errand = Errand(job_id=job.id, attempt=attempt)
         avoid = frozenset({tried[-1].server_url}) if tried else frozenset()
@@ -379,8 +383,9 @@ class Shard:
         self._forget(job)
 
     async def _end_prompt(self, job: TakenJob) -> None:
-        if job.session is None:
+        if job.session is None or job.recorder is None:
             return
+        await job.recorder.stop(within_s=_ON_ITS_WAY_S)
         async with ComfyClient(job.session.url) as client:
             let_go = await cancel_prompt(
                 client, job.id, clock=self._clock, deadline_s=self._request.deadlines.cancel_s

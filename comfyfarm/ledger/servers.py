@@ -47,7 +47,7 @@ class Servers(Database):
         await self._write(work)
 
     async def living_servers(self, *, dead_owners: Sequence[str] = ()) -> tuple[ServerRecord, ...]:
-        """Each living server once, sorted by address."""
+        """Each living server once, sorted by address. Loopback addresses of two hosts are two servers."""
         query = (
             select(servers.c.url, servers.c.host, servers.c.device, servers.c.model)
             .where(servers.c.lease_until >= db_now(), servers.c.owner.not_in(dead_owners))
@@ -55,8 +55,9 @@ class Servers(Database):
         )
 
         def work(connection: Connection) -> tuple[ServerRecord, ...]:
-            # By address, the one with the longest lease last: it is the newest word.
-            newest = {row.url: ServerRecord(**row._mapping) for row in connection.execute(query)}
+            # The one with the longest lease last: it is the newest word.
+            rows = connection.execute(query)
+            newest = {(row.host, row.url): ServerRecord(**row._mapping) for row in rows}
             return tuple(newest.values())
 
         return await self._read(work)

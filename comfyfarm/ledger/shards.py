@@ -16,10 +16,11 @@ class Shards(Database):
     async def announce_shard(self, batch: str, host: str, owner: str, *, shard_id: str | None = None) -> str:
         """Write the waiting row of a shard, before it asks for GPU slots. Returns the shard's id."""
         shard_id = shard_id or str(uuid.uuid4())
-        statement = insert(shards).values(
-            id=shard_id, batch=batch, host=host, owner=owner, waiting_since=db_now()
-        )
-        await self._change_shard(statement)
+        row = {"batch": batch, "host": host, "owner": owner, "waiting_since": db_now()}
+        # A flow run that is started again keeps its id: the row is then its new life's.
+        again = update(shards).where(shards.c.id == shard_id).values(**row, started=None, ended=None)
+        if not await self._change_shard(again):
+            await self._change_shard(insert(shards).values(id=shard_id, **row))
         return shard_id
 
     async def start_shard(self, shard_id: str) -> None:
@@ -47,8 +48,10 @@ class Shards(Database):
 
         return await self._read(work)
 
-    async def _change_shard(self, statement: Any) -> None:
-        def work(connection: Connection) -> None:
-            connection.execute(statement)
+    async def _change_shard(self, statement: Any) -> int:
+        """How many rows changed."""
 
-        await self._write(work)
+        def work(connection: Connection) -> int:
+            return connection.execute(statement).rowcount
+
+        return await self._write(work)

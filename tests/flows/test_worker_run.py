@@ -88,7 +88,7 @@ def _all_recorded(farm: "Deployed", run_id: str) -> list[str] | None:
     is_done = {"preflight", "lane", "render", "sync"} <= kinds
     return (
         ids
-        if is_done and any("Finished in state Completed('1 jobs" in log["message"] for log in logs)
+        if is_done and any("Finished in state Completed('1 job" in log["message"] for log in logs)
         else None
     )
 
@@ -111,7 +111,7 @@ def test_a_run_started_by_the_command_renders_a_file_that_the_worker_can_open(
     assert found is not None, done.stdout
     run = deployed.wait_for_end(found[0])
     assert run["state_name"] == "Completed", run["state"]["message"]
-    assert run["state"]["message"] == "1 jobs succeeded"
+    assert run["state"]["message"] == "1 job succeeded"
 
 
 @pytest.mark.usefixtures("worker")

@@ -147,6 +147,28 @@ async def test_cancelling_interrupts_the_prompts_and_cancels_the_jobs(
     assert served.fake.log[0]["end"] == "interrupted"
 
 
+async def test_a_prompt_that_is_just_being_sent_is_interrupted_too(
+    project: Any, serving: Serving, until: Any
+) -> None:
+    served = serving(script="hang*9")
+    async with shard_of(project, 2, [served.url]) as (shard, ledger), lanes(shard):
+        jobs = [await taken(shard) for _ in range(2)]
+        rendering = [asyncio.create_task(shard.render(job)) for job in jobs]
+        # The second POST is on its way, or about to be, in some of the runs of this test.
+        await until(lambda: served.asked("POST /prompt") >= 1)
+        for task in rendering:
+            task.cancel()
+        await asyncio.gather(*rendering, return_exceptions=True)
+
+        await shard.interrupt(cancelled=False)
+
+        async with ComfyClient(served.url) as client:
+            queues = await client.queue()
+        records = await ledger.jobs(jobs[0].record.batch)
+    assert [len(entries) for entries in queues.values()] == [0, 0]
+    assert [(one.status, one.owner) for one in records] == [("pending", None)] * 2
+
+
 async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
     project: Any, serving: Serving
 ) -> None:
