@@ -49,8 +49,6 @@ def recorder(writes: Writes, left: AttemptRecord | None = None) -> Recorder:
 async def test_the_number_is_kept_with_the_attempt() -> None:
     writes = Writes()
     found = recorder(writes)
-    assert found.attempt is None
-
     await found.submitting()
     await found.submitted(3.0)
 
