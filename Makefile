@@ -41,7 +41,7 @@ test: setup   ## every test; starts the services it needs
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
 
 quick: setup   ## every test that needs no Prefect API
-	$(BIN)/pytest -m "not prefect" tests/core
+	$(BIN)/pytest -m "not prefect" tests
 
 wheel: setup   ## build it, and look inside
 	$(PY) -m infra.check_wheel

@@ -53,7 +53,9 @@ def _farm() -> Iterator[tuple[Path, list[Served], dict[str, str]]]:
             stack.enter_context(fake_comfy(prompt_seconds=PROMPT_S, log=folder / "fakes.log"))
             for _ in range(2)
         ]
-        environment = {key: value for key, value in os.environ.items() if key != "PREFECT_API_URL"}
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("PREFECT_", "COMFYFARM_"))
+        }
         yield (
             folder,
             servers,

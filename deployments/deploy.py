@@ -31,7 +31,11 @@ _RETRIES = 7  # of 429, 502, 503 and lost connections; about four minutes
 @click.command()
 @click.option("--server", "servers", multiple=True, required=True, metavar="URL", help="A ComfyUI server.")
 @click.option("--ledger", metavar="URL", help="Default: COMFYFARM_LEDGER, else the control server's.")
-@click.option("--out", required=True, metavar="ADDRESS", help="A folder, or s3://bucket/prefix.")
+@click.option(
+    "--out",
+    metavar="ADDRESS",
+    help="Default: outputs in the state directory.",
+)
 @click.option("--host", metavar="NAME", help="Default: this machine's own name.")
 @click.option("--pool", metavar="NAME", help="The host's work pool; default: the host's name.")
 @click.option("--mirror", metavar="ADDRESS", help="Where model files come from.")
@@ -43,7 +47,7 @@ _RETRIES = 7  # of 429, 502, 503 and lost connections; about four minutes
 def main(
     servers: tuple[str, ...],
     ledger: str | None,
-    out: str,
+    out: str | None,
     host: str | None,
     pool: str | None,
     mirror: str | None,
@@ -64,7 +68,7 @@ def main(
             pool=pool or name,
             servers=servers,
             ledger=find_ledger(settings, ledger),
-            out=absolute(out),
+            out=absolute(out or str(settings.state_dir / "outputs")),
             mirror=absolute(mirror) if mirror else None,
             cache_dir=cache_dir and cache_dir.absolute(),
             models_dir=models_dir and models_dir.absolute(),

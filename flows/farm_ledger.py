@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from blocks.farm_ledger import FarmLedger
+from comfyfarm.control.state import control_status
 from comfyfarm.errors import UsageError
 from comfyfarm.ledger.ledger import Ledger, open_ledger
 from comfyfarm.settings import read_settings
@@ -29,4 +30,10 @@ async def _address(block: str | None) -> str:
     settings = read_settings()
     if settings.ledger is not None:
         return settings.ledger.get_secret_value()
-    raise UsageError("no ledger is named: set COMFYFARM_LEDGER, or pass the name of a ledger block")
+    running = control_status(settings.state_dir)
+    if running is not None and running.ledger_url:
+        return running.ledger_url
+    raise UsageError(
+        "no ledger is named: set COMFYFARM_LEDGER, pass the name of a ledger block, "
+        "or start the control server: comfyfarm control start"
+    )

@@ -33,6 +33,7 @@ from comfyfarm.farm.stop import interrupt_left
 from comfyfarm.settings import read_settings
 from flows.attempt_cap import refuse_endless_restart
 from flows.farm_ledger import farm_ledger
+from flows.gpu_limits import set_gpu_limits
 from flows.log_forwarding import forward_core_logs
 from flows.named_places import address_or_json, host_fields, mirror_place, output_place
 from flows.render_shard import render_shard
@@ -122,6 +123,8 @@ async def render_batch(
     )
     async with farm_ledger(ledger or None) as opened:
         prepared = await _preflight(request)
+        if request.models_dir is not None:
+            await set_gpu_limits(opened, request.host)  # a tag without a limit would be unlimited
         await _hydrate(request, prepared, mirror_access)
         await record_batch(opened, request, prepared)
         try:

@@ -10,9 +10,12 @@ import click
 from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.schema_option import load_schema, schema_options
+from comfyfarm.errors import InputError
 from comfyfarm.farm.prepare import WORKFLOW_LIMIT_BYTES
 from comfyfarm.workflow.check import preflight
+from comfyfarm.workflow.findings import Finding, Severity
 from comfyfarm.workflow.report import Report
+from comfyfarm.workflow.schema import NodeSchema
 
 
 @click.command("preflight")
@@ -25,14 +28,28 @@ def command(files: tuple[str, ...], schema: str | None, schema_from: str | None,
     node_schema = load_schema(schema, schema_from)
     failed = False
     for name in _workflows(files):
-        data = read_bytes(name, limit_bytes=WORKFLOW_LIMIT_BYTES)
-        report = preflight(data, name=name, schema=node_schema)
+        report = _report(name, node_schema)
         failed = failed or any(found.severity == "error" for found in report.findings)
         if as_json:
             click.echo(json.dumps(report.model_dump(mode="json"), ensure_ascii=False))
         else:
             _print(report)
     sys.exit(1 if failed else 0)
+
+
+def _report(name: str, schema: NodeSchema) -> Report:
+    """A file that cannot be read is a report too: the others still get theirs."""
+    try:
+        data = read_bytes(name, limit_bytes=WORKFLOW_LIMIT_BYTES)
+    except InputError as exc:
+        finding = Finding(
+            code="unreadable",
+            severity=Severity.ERROR,
+            message=str(exc),
+            remedy="name a file that can be read",
+        )
+        return Report(file=name, format="unknown", findings=(finding,))
+    return preflight(data, name=name, schema=schema)
 
 
 def _workflows(names: tuple[str, ...]) -> Iterator[str]:

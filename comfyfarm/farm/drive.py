@@ -1,10 +1,14 @@
 """Works through a batch: takes jobs a few ahead, until none is left to anyone."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from comfyfarm.clock import Clock
+from comfyfarm.errors import FarmError
 from comfyfarm.farm.shard import Shard, TakenJob
+
+logger = logging.getLogger(__name__)
 
 _LOOK_S = 1.0  # how often to look for jobs that other processes give back
 
@@ -32,7 +36,7 @@ async def _drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], c
                 continue
             job = await shard.take() if len(open_jobs) < shard.window else None
             if job is not None:
-                open_jobs.add(group.create_task(_run(run_job, job), name=f"job {job.id}"))
+                open_jobs.add(group.create_task(_run(shard, run_job, job), name=f"job {job.id}"))
             elif open_jobs:
                 _, open_jobs = await asyncio.wait(
                     open_jobs, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
@@ -43,5 +47,12 @@ async def _drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], c
                 await clock.sleep(_LOOK_S)
 
 
-async def _run(run_job: Callable[[TakenJob], Awaitable[None]], job: TakenJob) -> None:
-    await run_job(job)
+async def _run(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], job: TakenJob) -> None:
+    """One job's own trouble must not end the others; an error that says what to do is for our caller."""
+    try:
+        await run_job(job)
+    except FarmError:
+        raise
+    except Exception as exc:
+        logger.exception("job %s is given back", job.id)
+        await shard.give_back(job, note=str(exc))

@@ -13,7 +13,14 @@ from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import eligible, examine_all
 from comfyfarm.farm.shard import Shard, TakenJob
-from comfyfarm.farm.stage import hydrate_file, open_shard, place_models, plan_request, record_batch
+from comfyfarm.farm.stage import (
+    hydrate_file,
+    load_batch,
+    open_shard,
+    place_models,
+    plan_request,
+    record_batch,
+)
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s
 
@@ -62,7 +69,8 @@ async def render_here(request: RenderRequest, ledger: Ledger, *, state_dir: Path
         servers = await examine_all(request.servers)
     able = eligible(servers, prepared.needed)
     await record_batch(ledger, request, prepared)
-    async with open_shard(request, prepared, able, ledger=ledger, state_dir=state_dir) as shard:
+    _, whole = await load_batch(ledger, prepared.batch)
+    async with open_shard(request, whole, able, ledger=ledger, state_dir=state_dir) as shard:
         await render_local(shard, retries=request.retries, clock=SystemClock())
 
 

@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 RENEW_S = 20.0  # of a lease of 60
 LEASE_S = 60.0
-_ON_ITS_WAY_S = 5.0  # a submission is answered in milliseconds
+_ON_ITS_WAY_S = 2.0  # a submission is answered in milliseconds
+_INTERRUPT_S = 10.0  # a run that is being cancelled has 30 in all
 
 
 class TakenJob:
@@ -53,7 +54,7 @@ class TakenJob:
         self.recorder: Recorder | None = None
         self.session: Session | None = None
         self.is_parked = False
-        """Its upload failed: kept until the shard ends, else it would be taken again at once."""
+        """To be given back when the shard ends: at once, it would be taken again at once."""
 
     @property
     def id(self) -> JobId:
@@ -171,9 +172,14 @@ class Shard:
             async with Session(url, clock=self._clock) as session:
                 await Lane(session, self._handout, clock=self._clock).work()
         finally:
-            self._lanes_left.discard(url)
-            if not self._lanes_left:
-                await self.close()
+            await self.lane_lost(url)
+
+    async def lane_lost(self, url: str) -> None:
+        """The lane of that server is over, or could never begin; without any the shard is, too."""
+        self._lanes_left.discard(url)
+        await self._handout.leave(url)
+        if not self._lanes_left:
+            await self.close()
 
     async def close(self) -> None:
         """Let the lanes end. Jobs that still wait for one are nobody's: whoever waits is told."""
@@ -273,6 +279,8 @@ class Shard:
             return transient(
                 Reason.DEADLINE, f"collection: not done after {self._request.deadlines.collect_s:g} s"
             )
+        except OSError as exc:
+            return transient(Reason.SERVER, f"outputs cannot be kept on this host: {exc.strerror}")
         except ServerError as exc:
             # A cached save node would name the missing file again.
             await _free(session.client)
@@ -348,14 +356,11 @@ class Shard:
     async def give_back(self, job: TakenJob, *, note: str = "") -> None:
         """No outcome: the next claimant goes on where this one stopped.
 
-        A job that is rendered already waits for the end of this shard: only its upload is left, and failed.
+        It stays ours until this shard ends: given back at once, we would take it again at once.
         """
+        job.is_parked = True
         if job.record.status == "rendered":
-            job.is_parked = True
             await self._ledger.note_upload_failure(job.claim, note)
-            return
-        await self._ledger.give_back(job.claim)
-        self._forget(job)
 
     async def interrupt(self, *, cancelled: bool) -> None:
         """End every prompt of ours on every server, proven; then the jobs are cancelled, or given back.
@@ -386,10 +391,9 @@ class Shard:
         if job.session is None or job.recorder is None:
             return
         await job.recorder.stop(within_s=_ON_ITS_WAY_S)
+        limit_s = min(_INTERRUPT_S, self._request.deadlines.cancel_s)
         async with ComfyClient(job.session.url) as client:
-            let_go = await cancel_prompt(
-                client, job.id, clock=self._clock, deadline_s=self._request.deadlines.cancel_s
-            )
+            let_go = await cancel_prompt(client, job.id, clock=self._clock, deadline_s=limit_s)
         # One whose number is not known may still arrive there: it stays open, so that the next owner looks.
         if let_go and job.attempt is not None and job.attempt.prompt_number is not None:
             await self._ledger.end_attempt(

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.hydrate import hydrate_one
 from comfyfarm.cache.layout import link_models
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import UsageError
+from comfyfarm.errors import JobConflict
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import Prepared, Sources, prepare
 from comfyfarm.farm.request import RenderRequest
@@ -58,10 +59,32 @@ async def record_batch(ledger: Ledger, request: RenderRequest, prepared: Prepare
     Raises:
         JobConflict: a job's id is known with other content, or in another batch.
     """
-    plan = prepared.model_dump(mode="json", exclude={"jobs", "graphs", "warnings"})
+    merged = await _with_earlier(ledger, prepared)
+    plan = merged.model_dump(mode="json", exclude={"jobs", "graphs", "warnings"})
     kept = json.dumps({"request": request.model_dump(mode="json"), "plan": plan}, sort_keys=True)
     batch = BatchRecord(name=prepared.batch, out=prepared.out, parameters_json=kept)
     await ledger.add_batch(batch, prepared.graphs, prepared.jobs)
+
+
+async def _with_earlier(ledger: Ledger, prepared: Prepared) -> Prepared:
+    """A batch may grow by a second call: what the jobs of both need, the newer word last.
+
+    Raises:
+        JobConflict: the batch's outputs go elsewhere already.
+    """
+    if prepared.batch not in {batch.name for batch in await ledger.batches()}:
+        return prepared
+    _, earlier = await load_batch(ledger, prepared.batch)
+    if earlier.out != prepared.out:
+        raise JobConflict(
+            f"batch {prepared.batch!r} sends its outputs to {mask(earlier.out)}; use that, or another --batch"
+        )
+    models = {(one.folder, one.path): one for one in (*earlier.models, *prepared.models)}
+    assets = {(one.graph_digest, one.name): one for one in (*earlier.assets, *prepared.assets)}
+    needed = dict.fromkeys((*earlier.needed, *prepared.needed))
+    return prepared.model_copy(
+        update={"models": tuple(models.values()), "assets": tuple(assets.values()), "needed": tuple(needed)}
+    )
 
 
 async def load_batch(ledger: Ledger, name: str) -> tuple[RenderRequest, Prepared]:
@@ -71,8 +94,6 @@ async def load_batch(ledger: Ledger, name: str) -> tuple[RenderRequest, Prepared
         UsageError: the ledger has no such batch.
     """
     batch = await ledger.batch(name)
-    if batch is None:
-        raise UsageError(f"the ledger has no batch {name!r}")
     kept = json.loads(batch.parameters_json)
     digests = {job.graph_digest for job in await ledger.jobs(name)}
     graphs = {digest: await ledger.graph(digest) for digest in digests}

@@ -146,8 +146,9 @@ def _add_batch_row(connection: Connection, batch: BatchRecord) -> None:
         "parameters": batch.parameters_json,
     }
     statement = upsert(connection, batches).values(**values, created=db_now())
-    # Setting the name to itself locks the row.
-    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"name": batch.name}))
+    # The newest call's word on what its jobs need; it holds what the earlier ones needed, too.
+    newest = {"parameters": batch.parameters_json}
+    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=newest))
 
 
 def _add_graphs(connection: Connection, bodies: Mapping[str, str]) -> None:

@@ -130,11 +130,13 @@ def test_preflight_says_what_is_wrong_with_its_arguments(
     command: Command, picture: Path, tmp_path: Path
 ) -> None:
     missing = command("preflight", tmp_path / "gone.json", "--json")
+    one_of_two = command("preflight", tmp_path / "gone.json", picture, "--json")
     both = command("preflight", picture, "--schema", picture, "--schema-from", "http://h:1")
     down = command("preflight", picture, "--schema-from", "http://127.0.0.1:1")
 
-    assert (missing.exit_code, missing.stdout) == (1, "")
-    assert "there is no such file" in missing.stderr
+    assert missing.exit_code == 1
+    assert json.loads(missing.stdout)["findings"][0]["message"].endswith("there is no such file")
+    assert [json.loads(line)["format"] for line in one_of_two.stdout.splitlines()] == ["unknown", "api"]
     assert both.exit_code == 2
     assert down.exit_code == 3
 

@@ -31,6 +31,7 @@ class Jobs:
         self.open = 0
         self.most_open = 0
         self.ran: list[Any] = []
+        self.given_back: list[tuple[int, str]] = []
 
     async def lane_began(self, timeout_s: float) -> bool:
         self.looks_before_a_lane -= 1
@@ -44,6 +45,9 @@ class Jobs:
     async def is_finished(self) -> bool:
         self.others -= 1
         return self.others < 0
+
+    async def give_back(self, job: Any, *, note: str) -> None:
+        self.given_back.append((job.id, note))
 
     async def run(self, job: Any) -> None:
         self.open += 1
@@ -95,6 +99,20 @@ async def test_it_ends_without_lanes() -> None:
     await driven(jobs, run)
 
     assert 1 <= len(jobs.ran) <= 2
+
+
+async def test_one_jobs_own_trouble_does_not_end_the_others() -> None:
+    jobs = Jobs(4)
+
+    async def run(job: Any) -> None:
+        if job.id == 1:
+            raise KeyError("asset")
+        await jobs.run(job)
+
+    await driven(jobs, run)
+
+    assert sorted(jobs.ran) == [0, 2, 3]
+    assert jobs.given_back == [(1, "'asset'")]
 
 
 async def test_what_a_job_raises_ends_it_and_is_raised_as_it_is() -> None:

@@ -293,6 +293,29 @@ async def test_input_files_are_uploaded_once_to_each_server(project: Any, servin
     assert sum(one.asked("POST /upload/image") for one in servers) >= 2
 
 
+async def test_a_batch_may_grow_by_a_second_call(project: Any, serving: Serving) -> None:
+    served = serving()
+    await project.render(project.request(project.jobs(2), batch="growing"))
+    graph = json.loads((project.root / "w.json").read_text())
+    graph["1"]["inputs"]["color"] = 77
+    other = project.write("other.json", graph)
+
+    rows = await project.render(project.request(other, batch="growing"))
+
+    assert [row.status for row in rows] == ["succeeded"] * 3
+    assert len(served.prompts) == 3
+
+
+async def test_a_batch_does_not_change_where_its_outputs_go(project: Any, serving: Serving) -> None:
+    serving()
+    await project.render(project.request(project.jobs(1), batch="placed"))
+
+    with pytest.raises(JobConflict, match="sends its outputs to"):
+        await project.render(
+            project.request(project.jobs(2), batch="placed", out=str(project.root / "elsewhere"))
+        )
+
+
 async def test_every_missing_input_file_is_named_at_once(project: Any, serving: Serving) -> None:
     served = serving()
     for name in ("a", "b", "../escapes"):
