@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -41,8 +40,3 @@ class SystemClock:
 def pause(seconds: float) -> None:
     """Block the thread. For code without an event loop only (process supervision, the command)."""
     time.sleep(seconds)
-
-
-def utc_now() -> datetime:
-    """The present moment, with its time zone."""
-    return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""`comfyfarm results [BATCH]`: what became of a batch, or which batches there are."""
+"""`comfyfarm results [BATCH]`: what became of a batch, by default of the newest."""
 
 import asyncio
 

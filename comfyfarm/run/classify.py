@@ -1,4 +1,4 @@
-"""What an observation means for the job. Pure: the table of `design.md` 7."""
+"""What an observation means for the job. Pure: the table of docs/architecture.md."""
 
 import json
 from collections.abc import Iterable, Mapping

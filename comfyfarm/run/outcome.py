@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """The class of a failure (`design.md` 7)."""
+    """The class of a failure (docs/architecture.md)."""
 
     INVALID_WORKFLOW = "invalid workflow"
     NODE_FAILED = "node failed"
