@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from collections import Counter
@@ -41,6 +42,8 @@ from flows.render_tasks import hydrate, preflight, prepared_of
 from flows.show_results import show_results
 
 logger = logging.getLogger("comfyfarm.flows.render_batch")
+
+_SAME_SIGNAL_S = 3.0
 
 # Two tabs in the dashboard's form. No parameter may be None: each would be hidden behind a tab "None".
 AddressOrJson = Annotated[str, Field(title="Address")] | Annotated[dict[str, Any], Field(title="JSON")]
@@ -182,16 +185,37 @@ def end_state(rows: Sequence[ResultRow]) -> State[Any]:
 
 async def _main(parameters: dict[str, Any]) -> int:
     """Run the flow as the command's child: 0 when it ran to its end, else the error's exit code."""
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    _cancel_on_signals()
     given = {name: value for name, value in parameters.items() if value is not None}
-    state = await render_batch(**given, return_state=True)
+    try:
+        state = await render_batch(**given, return_state=True)
+    except asyncio.CancelledError:
+        return 3  # stopped; its jobs are given back
     error = state.data if isinstance(state.data, BaseException) else None
     if isinstance(error, FarmError):
         sys.stderr.write(f"comfyfarm: {error}\n")
         return error.exit_code
     return 0 if error is None else 3
+
+
+def _cancel_on_signals() -> None:
+    """SIGINT and SIGTERM cancel the run; again after three seconds they end it at once.
+
+    Ctrl-C in a terminal arrives twice, from the terminal and forwarded by the command.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    first: float | None = None
+
+    def on_signal() -> None:
+        nonlocal first
+        if first is None and task is not None:
+            first = loop.time()
+            task.cancel()
+        elif first is not None and loop.time() - first > _SAME_SIGNAL_S:
+            os._exit(3)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
 
 
 if __name__ == "__main__":
