@@ -3,6 +3,11 @@
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault of a property.
+settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("calm")
 
 
 @pytest.fixture(autouse=True)

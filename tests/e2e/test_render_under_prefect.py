@@ -109,7 +109,7 @@ def test_cancelling_the_flow_run_interrupts_its_prompts(farm: Any) -> None:
 
 
 def test_an_interrupt_gives_the_jobs_back_and_the_same_call_finishes(farm: Any) -> None:
-    farm.jobs(JOBS)
+    farm.jobs(4 * JOBS)  # enough that the signal finds it at work, however busy the machine is
     first = farm.start()
     farm.wait_for_prompts(2, first)
 
@@ -121,10 +121,10 @@ def test_an_interrupt_gives_the_jobs_back_and_the_same_call_finishes(farm: Any) 
 
     assert code == 3
     assert idle
-    assert after < JOBS
+    assert after < 4 * JOBS
     assert second.returncode == 0, second.stderr[-3000:]
-    assert [row["status"] for row in rows_of(second.stdout)] == ["succeeded"] * JOBS
-    assert len([path for path in farm.outputs() if path.name != "provenance.json"]) == JOBS
+    assert [row["status"] for row in rows_of(second.stdout)] == ["succeeded"] * (4 * JOBS)
+    assert len([path for path in farm.outputs() if path.name != "provenance.json"]) == 4 * JOBS
 
 
 def test_bad_input_ends_with_its_exit_code_and_names_the_fault(farm: Any) -> None:

@@ -46,6 +46,7 @@ def timeless(value: Any) -> Any:
 
 
 def test_a_second_deploy_changes_nothing(deployed: "Deployed") -> None:
+    asyncio.run(deploy(deployed.wanted))  # other tests may have changed things: this mends them
     before = state(deployed)
 
     lines = asyncio.run(deploy(deployed.wanted))

@@ -42,7 +42,11 @@ def worker(
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()  # on a busy machine a stock worker sometimes does not end by itself
+            process.wait(10)
 
 
 def tasks(farm: "Deployed", run_id: str) -> tuple[list[str], list[dict[str, Any]]]:
