@@ -30,6 +30,7 @@ from flows.render_tasks import full_jitter, lane, render, sync
 
 logger = logging.getLogger("comfyfarm.flows.render_shard")
 
+_LANES_END_S = 5.0
 _INTERRUPT_S = 20.0  # Prefect kills a cancelled run after 30
 
 
@@ -100,6 +101,10 @@ async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: Ret
         for waiting in lanes:
             if not shard.has_begun(waiting.get_name()):
                 waiting.cancel()
+        # A server that does not let go of a prompt must not hold us.
+        _, following = await asyncio.wait(lanes, timeout=_LANES_END_S)
+        for one in following:
+            one.cancel()
         await asyncio.gather(*lanes, return_exceptions=True)
     return False
 

@@ -39,15 +39,27 @@ def fail(error: FarmError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-async def runs_to_its_end(work: Coroutine[Any, Any, None]) -> bool:
-    """Run it; SIGINT or SIGTERM cancels it, the second one also its tidying up. Whether neither came.
+_SAME_SIGNAL_S = 3.0
 
+
+async def runs_to_its_end(work: Coroutine[Any, Any, None]) -> bool:
+    """Run it; SIGINT or SIGTERM cancels it, later ones also its tidying up. Whether neither came.
+
+    What sends one signal often sends it twice at once (a terminal, `timeout`): that is one wish.
     Under `asyncio.run` alone, SIGTERM would end the process at once, and leave prompts running.
     """
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
+    first: float | None = None
+
+    def on_signal() -> None:
+        nonlocal first
+        if first is None or loop.time() - first > _SAME_SIGNAL_S:
+            first = loop.time() if first is None else first
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, on_signal)
     try:
         await task
     except asyncio.CancelledError:

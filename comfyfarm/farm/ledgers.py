@@ -80,4 +80,6 @@ def _named(settings: FarmSettings, ledger: str | None) -> SecretStr | None:
 
 def _local(settings: FarmSettings) -> SecretStr:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    return SecretStr(f"sqlite:///{settings.state_dir / 'ledger.db'}")
+    file = settings.state_dir / "ledger.db"
+    file.touch(mode=0o600)  # servers' addresses may hold passwords
+    return SecretStr(f"sqlite:///{file}")

@@ -27,6 +27,7 @@ from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s
 logger = logging.getLogger(__name__)
 
 SYNC_TRIES = 5
+_LANES_END_S = 2.0
 
 
 def jitter_s(step: Retry) -> float:
@@ -44,6 +45,10 @@ async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> N
         raise
     finally:
         await shard.close()
+        # A server that does not let go of a prompt must not hold us.
+        _, following = await asyncio.wait(lanes, timeout=_LANES_END_S)
+        for lane in following:
+            lane.cancel()
         for url, ended in zip(
             shard.servers, await asyncio.gather(*lanes, return_exceptions=True), strict=True
         ):

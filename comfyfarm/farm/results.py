@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel, ConfigDict
 
+from comfyfarm.addresses import mask
 from comfyfarm.ledger.records import JobRecord, OutputFile
 from comfyfarm.run.outcome import Reason
 
@@ -42,7 +43,7 @@ def row_of(job: JobRecord) -> ResultRow:
         id=job.id,
         parameters={str(one): one.value for one in job.overrides},
         status="pending" if job.status in {"running", "rendered"} else job.status,
-        server=job.server_url,
+        server=mask(job.server_url) if job.server_url else None,
         attempts=job.attempts,
         seconds=round(job.seconds, 3) if job.seconds is not None else None,
         reason="not uploaded" if waits_for_upload else (job.reason or ""),
