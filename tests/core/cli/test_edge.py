@@ -56,7 +56,27 @@ def test_a_signal_lets_the_work_tidy_up(number: signal.Signals, capsys: pytest.C
     assert "the same call goes on" in capsys.readouterr().err
 
 
-def test_a_second_signal_ends_the_tidying_up_too() -> None:
+def test_two_signals_at_once_are_one_wish() -> None:
+    tidied: list[str] = []
+
+    async def work() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await SystemClock().sleep(30)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await SystemClock().sleep(0.2)
+            tidied.append("up")
+
+    assert asyncio.run(runs_to_its_end(work())) is False
+    assert tidied == ["up"]
+
+
+def test_a_later_signal_ends_the_tidying_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("comfyfarm.cli.edge._SAME_SIGNAL_S", -1.0)  # any other signal is a later one
+    begun = SystemClock().monotonic()
+
     async def work() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         try:
@@ -65,7 +85,8 @@ def test_a_second_signal_ends_the_tidying_up_too() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             await SystemClock().sleep(30)
 
-    assert asyncio.run(asyncio.wait_for(runs_to_its_end(work()), 20)) is False
+    assert asyncio.run(runs_to_its_end(work())) is False
+    assert SystemClock().monotonic() - begun < 20
 
 
 def test_work_that_ends_by_itself_says_so_and_leaves_the_signals_alone() -> None:

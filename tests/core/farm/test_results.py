@@ -16,6 +16,13 @@ from comfyfarm.run.outcome import Reason
 FILE = OutputFile(path="sub/p_00001_.png", sha256="ab" * 32, size=633)
 
 
+def test_a_password_in_a_servers_address_is_not_printed() -> None:
+    row = row_of(job(Status.SUCCEEDED, server_url="http://user:geheim@127.0.0.1:8188"))
+
+    assert row.server == "http://***@127.0.0.1:8188"
+    assert "geheim" not in row.as_json()
+
+
 def job(status: Status, **more: Any) -> JobRecord:
     fields: dict[str, Any] = {
         "id": JobId("00000000-0000-4000-8000-000000000001"),
