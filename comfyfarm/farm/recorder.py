@@ -46,13 +46,8 @@ class Recorder:
         self._settled.clear()
         if self.attempt is not None:
             # Taken up, and its server did not know it: that try is over, a new one begins.
-            await self._ledger.end_attempt(
-                self._claim,
-                self.attempt.id,
-                verdict=Verdict.TRANSIENT,
-                reason=Reason.GIVEN_BACK,
-                message="its owner died, and the server has not got it",
-                evidence="",
+            await give_up(
+                self._ledger, self._claim, self.attempt.id, "its owner died, and the server has not got it"
             )
         self.attempt = await self._ledger.begin_attempt(
             self._claim,
@@ -67,3 +62,10 @@ class Recorder:
             await self._ledger.submitted(self._claim, self.attempt.id, int(number))
             self.attempt = self.attempt.model_copy(update={"prompt_number": int(number)})
         self._settled.set()
+
+
+async def give_up(ledger: Ledger, claim: Claim, attempt_id: int, why: str) -> None:
+    """End an attempt without an outcome: its owner stopped or died, and it counts against nothing."""
+    await ledger.end_attempt(
+        claim, attempt_id, verdict=Verdict.TRANSIENT, reason=Reason.GIVEN_BACK, message=why, evidence=""
+    )

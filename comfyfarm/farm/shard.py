@@ -18,7 +18,7 @@ from comfyfarm.comfy.session import Session
 from comfyfarm.errors import FarmError, NoLane, ServerError, StaleClaim
 from comfyfarm.farm.lane import Errand, Lane
 from comfyfarm.farm.pictures import Pictures
-from comfyfarm.farm.recorder import Recorder
+from comfyfarm.farm.recorder import Recorder, give_up
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
 from comfyfarm.farm.work import Batchwork
@@ -302,14 +302,7 @@ class Shard:
         """An attempt on a server that this shard has not: end it there, then count it as given back."""
         async with ComfyClient(left.server_url) as client:
             await cancel_prompt(client, job.id, clock=self._clock, deadline_s=5.0)
-        await self._ledger.end_attempt(
-            job.claim,
-            left.id,
-            verdict=Verdict.TRANSIENT,
-            reason=Reason.GIVEN_BACK,
-            message="left on a server that is not among those given now",
-            evidence="",
-        )
+        await give_up(self._ledger, job.claim, left.id, "left on a server that is not among those given now")
 
     # --- outputs -------------------------------------------------------------------------------
 
@@ -396,14 +389,7 @@ class Shard:
             let_go = await cancel_prompt(client, job.id, clock=self._clock, deadline_s=limit_s)
         # One whose number is not known may still arrive there: it stays open, so that the next owner looks.
         if let_go and job.attempt is not None and job.attempt.prompt_number is not None:
-            await self._ledger.end_attempt(
-                job.claim,
-                job.attempt.id,
-                verdict=Verdict.TRANSIENT,
-                reason=Reason.GIVEN_BACK,
-                message="interrupted by us",
-                evidence="",
-            )
+            await give_up(self._ledger, job.claim, job.attempt.id, "interrupted by us")
 
     def _forget(self, job: TakenJob) -> None:
         self._jobs.pop(job.id, None)

@@ -5,11 +5,11 @@ import logging
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.farm.recorder import give_up
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import is_gone, this_owner
 from comfyfarm.run.cancel import cancel_prompt
-from comfyfarm.run.outcome import Reason, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +29,7 @@ async def interrupt_left(ledger: Ledger, batch: str) -> int:
         await asyncio.gather(*(_interrupt(url, job.id) for url in urls))
         for one in await ledger.attempts(job.id):
             if one.verdict is None:
-                await ledger.end_attempt(
-                    claim,
-                    one.id,
-                    verdict=Verdict.TRANSIENT,
-                    reason=Reason.GIVEN_BACK,
-                    message="interrupted by us",
-                    evidence="",
-                )
+                await give_up(ledger, claim, one.id, "interrupted by us")
         await ledger.cancel(claim, "cancelled")
         ended += 1
     logger.info("batch %s: %d jobs cancelled", batch, ended)
