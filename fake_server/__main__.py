@@ -11,8 +11,9 @@ from pathlib import Path
 from aiohttp import web
 
 from fake_server.comfy import BadScript, FakeComfy
+from fake_server.comfy.cache import CachePolicy
 from fake_server.comfy.script import read
-from fake_server.serve import listen
+from fake_server.listening import Listening
 
 _USAGE_ERROR = 2
 
@@ -57,6 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     comfy.add_argument("--input-dir", type=Path, help="default: a temporary folder")
     comfy.add_argument("--output-dir", type=Path, help="default: a temporary folder")
     comfy.add_argument("--temp-dir", type=Path, help="default: a temporary folder")
+    comfy.add_argument(
+        "--cache",
+        type=CachePolicy,
+        choices=list(CachePolicy),
+        default=CachePolicy.CLASSIC,
+        help="what a prompt finds of the results of those before it (default: classic)",
+    )
     comfy.add_argument("--journal", type=Path, help="a file that keeps the log over restarts")
     comfy.add_argument("--device", default="cpu", help="the GPU's name in /system_stats (default: cpu)")
     return parser
@@ -73,6 +81,7 @@ def _fake(options: argparse.Namespace) -> FakeComfy:
         busy=options.busy,
         script=read(options.script),
         journal=options.journal,
+        cache=options.cache,
         device=options.device,
         argv=["main.py", *sys.argv[2:]],
     )
@@ -84,11 +93,12 @@ async def _serve(app: web.Application, host: str, port: int) -> None:
     for name in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stopped.set)
-    runner, url = await listen(app, host=host, port=port)
+    listening = Listening(app)
+    url = await listening.open(host, port)
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
     await stopped.wait()
-    await runner.cleanup()
+    await listening.close()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from aiohttp import web
 
+from fake_server.listening import Listening
+
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 10.0
 
@@ -35,7 +37,7 @@ def serve(app: web.Application, *, host: str = "127.0.0.1", port: int = 0) -> It
 
 
 class _Serving:
-    """The thread, its loop, and the runner inside it."""
+    """The thread, its loop, and what listens inside it."""
 
     def __init__(self, app: web.Application, host: str, port: int) -> None:
         self.url = ""
@@ -74,28 +76,10 @@ class _Serving:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        runner, self.url = await listen(self._app, host=self._host, port=self._port)
+        listening = Listening(self._app)
+        self.url = await listening.open(self._host, self._port)
         try:
             self._ready.set()
             await self._stop.wait()
         finally:
-            await runner.cleanup()
-
-
-async def listen(app: web.Application, *, host: str, port: int) -> tuple[web.AppRunner, str]:
-    """Start serving on the running loop; the caller cleans the runner up.
-
-    Returns:
-        The runner, and the base URL with the port that was really taken.
-    """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-    except OSError:
-        await runner.cleanup()
-        raise
-    taken = runner.addresses[0][1]
-    name = f"[{host}]" if ":" in host else host
-    return runner, f"http://{name}:{taken}"
+            await listening.close()

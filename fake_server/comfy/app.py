@@ -1,52 +1,43 @@
 """The fake ComfyUI: everything put together, with what tests ask it and tell it."""
 
-import asyncio
-import contextlib
 import shutil
 import tempfile
 import time
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from fake_server.comfy import script
-from fake_server.comfy.answers import json_answer, mishaps, origins
-from fake_server.comfy.execute import Behaviour as NodeBehaviour
+from fake_server.comfy.answers import mishaps, origins
+from fake_server.comfy.behaviours import AT_ONCE
+from fake_server.comfy.cache import CachePolicy, ResultCache
+from fake_server.comfy.conditions import Conditions
+from fake_server.comfy.extra_nodes import ExtraNodes
 from fake_server.comfy.folders import ModelFolders
 from fake_server.comfy.journal import Journal
+from fake_server.comfy.life import Life, lifetime
 from fake_server.comfy.places import Places
 from fake_server.comfy.prompts import Prompts
+from fake_server.comfy.routes_fake import FakeRoutes
 from fake_server.comfy.routes_files import FileRoutes
 from fake_server.comfy.routes_lists import ListRoutes
 from fake_server.comfy.routes_prompt import PromptRoutes
-from fake_server.comfy.run import Stage
 from fake_server.comfy.schema import NodeClasses
+from fake_server.comfy.script import Script
+from fake_server.comfy.shown_files import ShownFiles
 from fake_server.comfy.sockets import Sockets
-from fake_server.comfy.validate import CustomCheck, Validator
+from fake_server.comfy.spoiling import BadAnswers
+from fake_server.comfy.stage import Stage
+from fake_server.comfy.validate import Validator
 from fake_server.comfy.worker import Worker
 
 _MAX_BODY_BYTES = 104857600
 _HISTORY_LAG_S = 0.002
 _PAGE = "<!doctype html><html><head><title>ComfyUI</title></head><body>A fake ComfyUI server.</body></html>"
-
-
-class ExtraNodes:
-    """A small node pack: classes as /object_info gives them, with what they do and how they validate."""
-
-    def __init__(
-        self,
-        *,
-        classes: Mapping[str, dict[str, Any]],
-        behaviours: Mapping[str, NodeBehaviour] | None = None,
-        checks: Mapping[str, CustomCheck] | None = None,
-    ) -> None:
-        self.classes = dict(classes)
-        self.behaviours = dict(behaviours or {})
-        self.checks = dict(checks or {})
 
 
 class FakeComfy:
@@ -66,6 +57,7 @@ class FakeComfy:
         history_lag_s: the time between the last message and the history entry.
         first_number: the number of the first prompt, as if others had run before.
         extra_nodes: classes beyond the shipped schema.
+        cache: which results a new prompt finds.
     """
 
     def __init__(
@@ -84,6 +76,7 @@ class FakeComfy:
         history_lag_s: float = _HISTORY_LAG_S,
         first_number: int = 0,
         extra_nodes: ExtraNodes | None = None,
+        cache: CachePolicy = CachePolicy.CLASSIC,
         argv: list[str] | None = None,
     ) -> None:
         own = Path(tempfile.mkdtemp(prefix="fake-comfy-"))
@@ -99,10 +92,21 @@ class FakeComfy:
         classes = NodeClasses(folders, self.places, extra=extra.classes)
         self._journal = Journal(journal)
         self._prompts = Prompts()
-        self._sockets = Sockets(self._prompts.remaining)
+        self._conditions = Conditions()
+        self._bad_answers = BadAnswers(self._conditions)
+        self._sockets = Sockets(self._prompts.remaining, self._conditions)
         self._prompts.on_change = self._sockets.send_status
+        self._shown_files = ShownFiles(self.places)
         self._stage = Stage(
-            classes=classes, places=self.places, sockets=self._sockets, behaviours=extra.behaviours
+            classes=classes,
+            places=self.places,
+            sockets=self._sockets,
+            behaviours=extra.behaviours,
+            asynchronous=extra.asynchronous,
+            is_changed=extra.is_changed,
+            conditions=self._conditions,
+            shown_files=self._shown_files,
+            cache=ResultCache(cache),
         )
         self._worker = Worker(
             self._prompts,
@@ -125,8 +129,8 @@ class FakeComfy:
         self.app = self._application()
 
     def on_fatal(self, act: Callable[[], None]) -> None:
-        """Say what to do where the real server's process ends; default: no more messages are sent."""
-        self._sockets.on_fatal = act
+        """Say what ends the true process; default: the port closes, and what ran is dropped."""
+        self._life.on_exit = act
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -146,52 +150,63 @@ class FakeComfy:
     def script(self, spec: script.Spec) -> None:
         """Replace the script by a new one; prompts that are queued keep what they were given.
 
+        What its `now` holds is switched on; what is done once, such as `exit`, takes POST /fake/script.
+
         Raises:
             BadScript: it names an unknown behaviour.
         """
-        self._prompt_routes.script = script.Script(spec)
+        wish = script.read_wish(spec)
+        for acts in wish.now:
+            if (word := acts.any_of(AT_ONCE)) is not None:
+                raise script.BadScript(f"{word!r} is done at once: send it to POST /fake/script")
+            self._conditions.switch_on(acts)
+        if wish.replaces or not wish.now:
+            self._prompt_routes.script = script.Script(spec)
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[mishaps, origins], client_max_size=_MAX_BODY_BYTES)
+        middlewares = (mishaps, origins, self._bad_answers.middleware())
+        app = web.Application(middlewares=middlewares, client_max_size=_MAX_BODY_BYTES)
+        self._life = Life(
+            app, prompts=self._prompts, stage=self._stage, worker=self._worker, conditions=self._conditions
+        )
+        own = FakeRoutes(
+            life=self._life,
+            prompts=self._prompts,
+            sockets=self._sockets,
+            conditions=self._conditions,
+            log=self._journal.entries,
+            set_script=self._set_script,
+        )
         routes = [
             *self._prompt_routes.routes(),
-            *FileRoutes(self.places).routes(),
+            *FileRoutes(self.places, self._shown_files, self._conditions).routes(),
             *self._lists.routes(),
             web.get("/ws", self._sockets.handle),
             web.get("/", _front_page),
         ]
         app.add_routes(routes)
         app.add_routes([_prefixed(route) for route in routes])
-        app.add_routes([web.get("/fake/log", self._get_log), web.post("/fake/script", self._post_script)])
+        app.add_routes(own.routes())
         app.router.add_get("/{tail:.*}", _not_found)
-        app.cleanup_ctx.append(self._life)
+        app.cleanup_ctx.append(lifetime(self._life, self._put_other_peoples))
         app.on_shutdown.append(self._shut_down)
+        app.on_cleanup.append(self._close_journal)
         return app
 
-    async def _life(self, _app: web.Application) -> AsyncIterator[None]:
+    def _set_script(self, new: Script) -> None:
+        self._prompt_routes.script = new
+
+    async def _put_other_peoples(self) -> None:
         for _ in range(self._busy):
             await self._prompts.put(_other_peoples(self._prompts.number))
             self._prompts.number += 1
-        tasks = [asyncio.create_task(self._worker.run()), asyncio.create_task(self._sockets.publish())]
-        yield
-        for task in tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self._journal.close()
 
     async def _shut_down(self, _app: web.Application) -> None:
+        self._bad_answers.release()
         await self._sockets.close()
 
-    async def _get_log(self, _request: web.Request) -> web.Response:
-        return json_answer(self.log)
-
-    async def _post_script(self, request: web.Request) -> web.Response:
-        try:
-            self.script(script.decode(await request.text()))
-        except script.BadScript as exc:
-            return json_answer({"error": str(exc)}, status=400)
-        return web.Response()
+    async def _close_journal(self, _app: web.Application) -> None:
+        self._journal.close()
 
 
 def _made(path: Path) -> Path:

@@ -29,6 +29,8 @@ class Value(BaseModel):
     count: int = 1
     data: str | int | float | bool | None = None
     """A primitive's plain value, where the node passes one on."""
+    blocked: str | None = None
+    """No value: what comes by this link does not run; the text is told, unless it is empty."""
 
 
 class NodeRaised(Exception):
@@ -45,6 +47,14 @@ class Interrupted(Exception):
     """The running prompt was told to stop."""
 
 
+class Died(BaseException):
+    """The worker ends here, as its thread does of a SystemExit; HTTP goes on, and nothing runs any more."""
+
+
+class Aborted(BaseException):
+    """The whole process ends in this node, as it does of a segmentation fault."""
+
+
 class Reporter(Protocol):
     """What a running node may tell the outside, and where it may be stopped."""
 
@@ -58,6 +68,10 @@ class Reporter(Protocol):
 
     async def wait(self, seconds: float) -> None:
         """Let time pass; raises `Interrupted` within 50 ms of an interrupt."""
+        ...
+
+    def stop_if_interrupted(self) -> None:
+        """Raise `Interrupted` when the prompt is to stop."""
         ...
 
 
@@ -93,6 +107,10 @@ class Call:
                 return linked[name]
         return next(iter(linked.values()), Value(digest=self.digest))
 
+    def values(self) -> list[Value]:
+        """What comes in by links."""
+        return [value for value in self.inputs.values() if isinstance(value, Value)]
+
     def text(self, name: str) -> str:
         """An input as text, whether it is written in the node or comes in by a link."""
         value = self.inputs.get(name, "")
@@ -110,8 +128,26 @@ class Result(BaseModel):
     ui: dict[str, Any] | None = None
 
 
-Behaviour = Callable[[Call], Awaitable[dict[str, Any] | None]]
-"""Runs a node of an extra class, and returns its UI output."""
+class Expansion(BaseModel):
+    """A node becomes a small graph: nodes by their full ids, and the links that are its own outputs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nodes: dict[str, dict[str, Any]]
+    results: tuple[list[Any], ...]
+
+
+class Blocker(BaseModel):
+    """A node hands on no value, and what depends on it does not run; the text is told, if there is one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message: str | None = None
+
+
+NodeOutcome = dict[str, Any] | Expansion | Blocker | None
+Behaviour = Callable[[Call], Awaitable[NodeOutcome]]
+"""Runs a node of an extra class, and returns its UI output, or what happens instead."""
 
 
 def digest_of(class_type: str, inputs: Mapping[str, Any], *, changed: str = "") -> str:

@@ -24,7 +24,8 @@ def all_jobs(prompts: Prompts) -> list[dict[str, Any]]:
     """Every prompt once, pending ones first."""
     waiting = [_queued(entry, "pending") for entry in prompts.pending]
     running = [_queued(entry, "in_progress") for entry in prompts.running.values()]
-    return waiting + running + [_ended(prompt_id, entry) for prompt_id, entry in prompts.history.items()]
+    ended = [(prompt_id, entry) for prompt_id, entry in prompts.history.items() if "status" in entry]
+    return waiting + running + [_ended(prompt_id, entry) for prompt_id, entry in ended]
 
 
 def one_job(prompts: Prompts, prompt_id: str) -> dict[str, Any] | None:
@@ -36,8 +37,8 @@ def one_job(prompts: Prompts, prompt_id: str) -> dict[str, Any] | None:
         if entry[1] == prompt_id:
             return _queued(entry, "pending")
     known = prompts.history.get(prompt_id)
-    if known is None:
-        return None
+    if known is None or "status" not in known:
+        return None  # servers that kept no status had no such route
     return _ended(prompt_id, known) | {
         "outputs": _normal_outputs(known["outputs"]),
         "execution_status": known["status"],

@@ -42,6 +42,22 @@ class ExecutionList:
                     return node_id
         return ready[0]
 
+    def put_before(self, node_id: str, sources: Iterable[str]) -> None:
+        """Let a node that has begun wait for these, and for all that they need."""
+        for source in sources:
+            self._add(source)
+            if source in self._blocks and node_id not in self._blocks[source]:
+                self._blocks[source][node_id] = None
+                self._waits_for[node_id] += 1
+
+    def block(self, node_id: str) -> None:
+        """Let a node that has begun wait for something outside the graph."""
+        self._waits_for[node_id] += 1
+
+    def unblock(self, node_id: str) -> None:
+        """What it waited for has come."""
+        self._waits_for[node_id] -= 1
+
     def done(self, node_id: str) -> None:
         """Take a finished node off the list."""
         del self._waits_for[node_id]

@@ -56,3 +56,14 @@ def missing_type(message: str, node_id: str, *, class_type: str | None, title: s
     """A node without a class, or of a class that is not installed."""
     extra = {"node_id": node_id, "class_type": class_type, "node_title": title}
     return problem("missing_node_type", message, f"Node ID '#{node_id}'", extra)
+
+
+def scripted_refusal(graph: dict[str, Any], node_id: str) -> tuple[Problem, dict[str, Any]]:
+    """The error and the `node_errors` of a refusal that the script asks for."""
+    reason = problem(
+        "required_input_missing", "Required input is missing", "scripted", {"input_name": "scripted"}
+    )
+    entry = {"errors": [reason], "dependent_outputs": [node_id], "class_type": graph[node_id]["class_type"]}
+    details = f"{reason['message']}: {reason['details']}"
+    kind = "prompt_outputs_failed_validation"
+    return problem(kind, "Prompt outputs failed validation", details), {node_id: entry}

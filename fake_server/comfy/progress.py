@@ -5,7 +5,7 @@ Source: facts of ComfyUI 0.27, section 4; [rec: success_basic, ws_feature_flags,
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fake_server.comfy.execute import Interrupted
@@ -17,10 +17,18 @@ _SLICE_S = 0.05
 class ProgressBoard:
     """The states of the nodes that have started; every change is sent with all of them."""
 
-    def __init__(self, prompt_id: str, sockets: Sockets, interrupted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        prompt_id: str,
+        sockets: Sockets,
+        interrupted: Callable[[], bool],
+        *,
+        parents: Mapping[str, str],
+    ) -> None:
         self._prompt_id = prompt_id
         self._sockets = sockets
         self._interrupted = interrupted
+        self._parents = parents
         self._nodes: dict[str, dict[str, Any]] = {}
 
     def set(self, node_id: str, value: float, maximum: float, *, state: str) -> None:
@@ -64,12 +72,15 @@ class ProgressBoard:
             raise Interrupted
 
     def _names(self, node_id: str) -> dict[str, Any]:
+        root = node_id
+        while root in self._parents:
+            root = self._parents[root]
         return {
             "node_id": node_id,
             "prompt_id": self._prompt_id,
-            "display_node_id": node_id,
-            "parent_node_id": None,
-            "real_node_id": node_id,
+            "display_node_id": root,
+            "parent_node_id": self._parents.get(node_id),
+            "real_node_id": root,
         }
 
 
@@ -98,3 +109,7 @@ class NodeReporter:
         while (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, _SLICE_S))
             self._board.stop_if_interrupted()
+
+    def stop_if_interrupted(self) -> None:
+        """Raise `Interrupted` when the prompt is to stop."""
+        self._board.stop_if_interrupted()

@@ -63,18 +63,30 @@ class Prompts:
         async with self._more:
             self._more.notify()
 
-    def done(self, ticket: int, result: dict[str, Any], status: dict[str, Any]) -> None:
-        """Move a prompt from what runs into the history, in one step."""
+    def done(self, ticket: int, result: dict[str, Any], status: dict[str, Any] | None) -> None:
+        """Move a prompt from what runs into the history, in one step; old servers kept no status."""
         entry = self.running.pop(ticket)
         if len(self.history) > HISTORY_LIMIT:
             self.history.pop(next(iter(self.history)))
         self.history[entry[1]] = {
             "prompt": list(entry),
             "outputs": result["outputs"],
-            "status": status,
+            **({} if status is None else {"status": status}),
             "meta": result["meta"],
         }
         self.on_change()
+
+    def put_back(self, ticket: int) -> None:
+        """Let a prompt wait again that was taken and never started."""
+        heapq.heappush(self.pending, self.running.pop(ticket))
+
+    def clear(self) -> None:
+        """Forget all of them, as a new process does; numbers start at 0."""
+        self.pending.clear()
+        self.running.clear()
+        self.history.clear()
+        self.number = 0
+        self.woken = False
 
     def delete_pending(self, prompt_id: object) -> bool:
         """Remove the first pending prompt with this id; later ones with the same id stay."""

@@ -8,8 +8,9 @@ import io
 import json
 import mimetypes
 import os.path
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from aiohttp import web
 from PIL import Image
 
 from fake_server.comfy.answers import json_answer
+from fake_server.comfy.behaviours import VIEW, Behaviour
+from fake_server.comfy.conditions import Conditions
 from fake_server.comfy.places import Places
+from fake_server.comfy.shown_files import ShownFiles
+from fake_server.comfy.spoiling import cut, too_long
 
 _SCRIPTABLE = frozenset(
     {
@@ -39,8 +44,10 @@ _QUALITY = 90
 class FileRoutes:
     """Handlers that need the server's folders only."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, shown_files: ShownFiles, conditions: Conditions) -> None:
         self._places = places
+        self._shown_files = shown_files
+        self._conditions = conditions
 
     def routes(self) -> list[web.RouteDef]:
         """The routes that exist bare and under /api."""
@@ -51,8 +58,21 @@ class FileRoutes:
         ]
 
     async def view(self, request: web.Request) -> web.StreamResponse:
-        """One file of the input, output or temp folder."""
+        """One file of the input, output or temp folder, or what the script makes of it."""
         query = request.rel_url.query
+        key = (query.get("type", "output"), query.get("subfolder", ""), query.get("filename", ""))
+        word = self._shown_files.fault(*key) or self._conditions.acts().any_of(VIEW)
+        if word is Behaviour.VIEW_404:
+            return web.Response(status=404)
+        given = self._shown_files.path(*key)
+        answer = self._view(query) if given is None else _rendered(given, None, "rgba")
+        if word is None or answer.status != HTTPStatus.OK:
+            return answer
+        if word is Behaviour.VIEW_LONG:
+            return await too_long(request, answer)
+        return await cut(request, answer, with_reset=word is Behaviour.VIEW_RST)
+
+    def _view(self, query: Mapping[str, str]) -> web.StreamResponse:
         if "filename" not in query:
             return web.Response(status=404)
         name, folder = self._places.annotated(query["filename"])

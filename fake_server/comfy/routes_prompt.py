@@ -9,13 +9,15 @@ from typing import Any
 
 from aiohttp import web
 
-from fake_server.comfy.answers import json_answer, trouble
+from fake_server.comfy.answers import json_answer
+from fake_server.comfy.behaviours import EARLY, Acts, Behaviour
 from fake_server.comfy.jobs import BadQuery, all_jobs, is_canonical, one_job, page
 from fake_server.comfy.journal import Journal
-from fake_server.comfy.problems import Problem, problem
-from fake_server.comfy.prompts import Prompts
-from fake_server.comfy.run import Stage
-from fake_server.comfy.script import Behaviour, Script
+from fake_server.comfy.problems import Problem, problem, scripted_refusal
+from fake_server.comfy.prompts import Entry, Prompts
+from fake_server.comfy.script import Script
+from fake_server.comfy.spoiling import ACTS, refuse
+from fake_server.comfy.stage import Stage
 from fake_server.comfy.validate import Rejected, Validator
 from fake_server.comfy.worker import Order, Worker
 
@@ -75,14 +77,33 @@ class PromptRoutes:
         except Rejected as exc:
             return _refusal(exc.error, exc.node_errors)
         extra = _extra_data(body, request.headers.get("Comfy-Usage-Source"))
-        behaviour = self.script.take(prompt_id)
-        if behaviour is Behaviour.HTTP_500:
-            return trouble()
-        if behaviour is Behaviour.INVALID:
-            return _refusal(*_scripted_refusal(graph, outputs[0]))
+        acts = self.script.take(prompt_id)
+        word = acts.any_of(EARLY)
+        if word is not None:
+            return refuse(request, word, retry_after_s=acts.number(word, 1.0))
+        if Behaviour.INVALID in acts:
+            return _refusal(*scripted_refusal(graph, outputs[0]))
+        if Behaviour.EXIT_BEFORE in acts:
+            await self._stage.exit()
+            return web.Response()
+        return await self._accept(request, acts, (number, prompt_id, graph, extra, outputs), node_errors)
+
+    async def _accept(
+        self, request: web.Request, acts: Acts, entry: Entry, node_errors: dict[str, Any]
+    ) -> web.Response:
+        number, prompt_id, graph, extra, outputs = entry
+        if Behaviour.OTHER_ID in acts:
+            prompt_id = str(uuid.uuid4())
+        if Behaviour.NODE_ERRORS in acts:
+            node_errors = scripted_refusal(graph, outputs[-1])[1]
+            outputs = outputs[:-1] or outputs
+        request[ACTS] = acts
+        self._stage.conditions.begin_with(acts)
         key = self._journal.received(prompt_id, extra.get("client_id"))
-        self._worker.expect(number, prompt_id, Order(behaviour=behaviour, journal_key=key))
+        self._worker.expect(number, prompt_id, Order(acts=acts, journal_key=key))
         await self._prompts.put((number, prompt_id, graph, extra, outputs))
+        if Behaviour.EXIT_ACCEPTED in acts:
+            await self._stage.exit()
         return json_answer({"prompt_id": prompt_id, "number": number, "node_errors": node_errors})
 
     async def get_queue(self, _request: web.Request) -> web.Response:
@@ -209,8 +230,8 @@ def _bad_id() -> Problem:
 
 
 def _refuse_odd_shapes(graph: Any) -> None:
-    if any(isinstance(node.get("inputs"), list) for node in graph.values()):
-        raise TypeError("inputs is a list")
+    if any(not isinstance(node.get("inputs", {}), dict) for node in graph.values()):
+        raise TypeError("inputs is no object")
 
 
 def _extra_data(body: dict[str, Any], usage_source: str | None) -> dict[str, Any]:
@@ -225,13 +246,3 @@ def _extra_data(body: dict[str, Any], usage_source: str | None) -> dict[str, Any
         extra.pop(secret, None)
     extra["create_time"] = int(time.time() * 1000)
     return extra
-
-
-def _scripted_refusal(graph: dict[str, Any], node_id: str) -> tuple[Problem, dict[str, Any]]:
-    reason = problem(
-        "required_input_missing", "Required input is missing", "scripted", {"input_name": "scripted"}
-    )
-    entry = {"errors": [reason], "dependent_outputs": [node_id], "class_type": graph[node_id]["class_type"]}
-    details = f"{reason['message']}: {reason['details']}"
-    kind = "prompt_outputs_failed_validation"
-    return problem(kind, "Prompt outputs failed validation", details), {node_id: entry}

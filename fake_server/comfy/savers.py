@@ -30,7 +30,8 @@ def save(call: Call) -> dict[str, Any] | None:
         return None
     try:
         return saver(call)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
+        # A NUL in a prefix is a ValueError of the file system.
         raise NodeRaised(type(exc).__name__, str(exc)) from exc
 
 
@@ -41,7 +42,7 @@ def _slot(call: Call, prefix: str | None = None, *, kind: str = "output") -> Sav
         prefix = call.text("filename_prefix")
     try:
         return save_slot(prefix, root, width=size.width, height=size.height)
-    except OSError:
+    except (OSError, ValueError):
         raise
     except Exception as exc:  # a bare one, by which save_slot says `outside`
         raise NodeRaised("Exception", str(exc)) from exc

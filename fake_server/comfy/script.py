@@ -1,34 +1,23 @@
-"""What is to go wrong, and when: a sequence for the prompts as they come, or lists by prompt id."""
+"""What is to go wrong, and when: a sequence for the prompts as they come, lists by prompt id, or now.
+
+`ok*3,oom,slow:5+rst-body`: words with an optional number after a colon, several for one prompt joined
+by `+`, repeated by `*`. `docs/rehearse.md` has all words.
+"""
 
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 
-class Behaviour(StrEnum):
-    """How the server treats one submitted prompt."""
+from fake_server.comfy.behaviours import AT_ONCE, LASTING, NOW_ONLY, Acts, Behaviour
 
-    OK = "ok"
-    """As it is."""
-    HTTP_500 = "500"
-    """POST /prompt answers 500 and queues nothing."""
-    INVALID = "invalid"
-    """POST /prompt answers 400 with `prompt_outputs_failed_validation`."""
-    ERROR = "error"
-    """A node raises a RuntimeError."""
-    OOM = "oom"
-    """A node raises torch.OutOfMemoryError."""
-    DROP = "drop"
-    """The submitter's WebSocket is reset in mid-run; the prompt goes on."""
-    HANG = "hang"
-    """It runs for ever, until it is interrupted."""
-    SLOW = "slow"
-    """It takes ten times the prompt seconds, at least 2 s."""
-
-
-Spec = str | Mapping[str, str | Sequence[str]]
+Words = str | Sequence[str]
+Spec = str | Mapping[str, Any]
+_KEYS = frozenset({"script", "by_id", "now"})
+_NOTHING = Acts(words=((Behaviour.OK, None),))
 
 
 class BadScript(ValueError):
@@ -39,42 +28,105 @@ class Script:
     """Behaviours to be handed out. What is not scripted is `ok`."""
 
     def __init__(self, spec: Spec = "") -> None:
-        self._sequence: deque[Behaviour] = deque()
-        self._by_id: dict[str, deque[Behaviour]] = {}
-        if isinstance(spec, str):
-            self._sequence.extend(parse(spec))
-        else:
-            for prompt_id, words in spec.items():
-                text = words if isinstance(words, str) else ",".join(words)
-                self._by_id[prompt_id] = deque(parse(text))
+        wish = read_wish(spec)
+        self._sequence = deque(wish.sequence or ())
+        self._by_id = {prompt_id: deque(acts) for prompt_id, acts in (wish.by_id or {}).items()}
 
-    def take(self, prompt_id: str) -> Behaviour:
-        """The behaviour for a prompt that is about to be accepted."""
+    def take(self, prompt_id: str) -> Acts:
+        """The behaviours for a prompt that is about to be accepted."""
         own = self._by_id.get(prompt_id)
         if own:
             return own.popleft()
-        return self._sequence.popleft() if self._sequence and own is None else Behaviour.OK
+        return self._sequence.popleft() if self._sequence and own is None else _NOTHING
 
 
-def parse(text: str) -> list[Behaviour]:
-    """Read `ok*3,oom,ok`.
+class Wish(BaseModel):
+    """A script taken apart; None is for what it does not speak of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sequence: tuple[Acts, ...] | None = None
+    by_id: dict[str, tuple[Acts, ...]] | None = None
+    now: tuple[Acts, ...] = ()
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a script for prompts is given, so that an earlier one ends."""
+        return self.sequence is not None or self.by_id is not None
+
+
+def read_wish(spec: Spec) -> Wish:
+    """Take a script apart: words, an object by prompt id, or one of `script`, `by_id` and `now`.
 
     Raises:
-        BadScript: a word is unknown, or a count is not a number.
+        BadScript: it names an unknown behaviour, or one where it makes no sense.
     """
-    behaviours: list[Behaviour] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        word, _, count = part.partition("*")
+    if isinstance(spec, str):
+        return Wish(sequence=_for_prompts(spec))
+    if not spec or not set(spec) <= _KEYS:
+        return Wish(by_id=_by_id(spec))
+    script = spec.get("script")
+    nested = isinstance(script, Mapping)
+    by_id = script if nested else spec.get("by_id")
+    return Wish(
+        sequence=None if script is None or nested else _for_prompts(script),
+        by_id=None if by_id is None else _by_id(by_id),
+        now=_for_now(spec.get("now", "")),
+    )
+
+
+def parse(words: object) -> tuple[Acts, ...]:
+    """Read `ok*3,oom,slow:5+rst-body`, or a list of such parts.
+
+    Raises:
+        BadScript: a word is unknown, or a count or a number is none.
+    """
+    if isinstance(words, list | tuple):
+        words = ",".join(str(each) for each in words)
+    if not isinstance(words, str):
+        raise BadScript(f"a script is words or a list of words, not {words!r}")
+    acts: list[Acts] = []
+    for part in filter(None, (part.strip() for part in words.split(","))):
+        each, _, count = part.partition("*")
         try:
-            behaviours += [Behaviour(word.strip())] * int(count or 1)
+            acts += [Acts(words=tuple(_word(word) for word in each.split("+")))] * int(count or 1)
         except ValueError as exc:
             known = ", ".join(Behaviour)
-            raise BadScript(f"script part {part!r}: use one of {known}, with *COUNT at will") from exc
-    return behaviours
+            text = f"script part {part!r}: use one of {known}, with :NUMBER, +ANOTHER and *COUNT at will"
+            raise BadScript(text) from exc
+    return tuple(acts)
+
+
+def _word(text: str) -> tuple[Behaviour, float | None]:
+    word, colon, number = text.strip().partition(":")
+    return Behaviour(word), float(number) if colon else None
+
+
+def _for_prompts(words: object) -> tuple[Acts, ...]:
+    acts = parse(words)
+    for each in acts:
+        if (word := each.any_of(NOW_ONLY)) is not None:
+            raise BadScript(f"{word!r} is about no single prompt: send it as `now`")
+    return acts
+
+
+def _for_now(words: object) -> tuple[Acts, ...]:
+    acts = parse(words)
+    for each in acts:
+        for word, _ in each.words:
+            if word not in LASTING | AT_ONCE | {Behaviour.OK}:
+                raise BadScript(f"{word!r} is about a prompt: it cannot be done now")
+    return acts
+
+
+def _by_id(lists: object) -> dict[str, tuple[Acts, ...]]:
+    if not isinstance(lists, Mapping):
+        raise BadScript(f"`by_id` is an object by prompt id, not {lists!r}")
+    return {str(prompt_id): _for_prompts(words) for prompt_id, words in lists.items()}
 
 
 def read(source: str) -> Spec:
-    """A script as given on the command line: the name of a file (JSON by prompt id, or text), or the words.
+    """A script as given on the command line: the name of a file (JSON or words), or the words.
 
     Raises:
         BadScript: neither.
@@ -82,16 +134,12 @@ def read(source: str) -> Spec:
     path = Path(source)
     text = path.read_text(encoding="utf-8") if path.is_file() else source
     spec = decode(text)
-    Script(spec)
+    read_wish(spec)
     return spec
 
 
 def decode(text: str) -> Spec:
-    """A script as text: a JSON object by prompt id, a JSON string, or the bare words.
-
-    Raises:
-        BadScript: it is JSON, but neither an object nor a string.
-    """
+    """A script as text: a JSON object, a JSON string, or the bare words."""
     try:
         value = json.loads(text)
     except ValueError:

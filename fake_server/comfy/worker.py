@@ -8,10 +8,13 @@ import logging
 
 from pydantic import BaseModel, ConfigDict
 
+from fake_server.comfy.behaviours import Acts, Behaviour
+from fake_server.comfy.execute import Aborted, Died
+from fake_server.comfy.faults import die
 from fake_server.comfy.journal import Journal
 from fake_server.comfy.prompts import Entry, Prompts, Woken
-from fake_server.comfy.run import PromptRun, Stage
-from fake_server.comfy.script import Behaviour
+from fake_server.comfy.run import PromptRun
+from fake_server.comfy.stage import Stage
 
 _LOG = logging.getLogger(__name__)
 _SLOW_FACTOR = 10.0
@@ -23,7 +26,7 @@ class Order(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    behaviour: Behaviour = Behaviour.OK
+    acts: Acts = Acts()
     journal_key: str | None = None
 
 
@@ -46,11 +49,18 @@ class Worker:
         """Say how the prompt of this number and id is to be treated."""
         self._orders.setdefault((number, prompt_id), []).append(order)
 
+    def forget(self) -> None:
+        """Be as after a start."""
+        self.dead = self.free_memory = False
+        self._orders.clear()
+
     async def run(self) -> None:
         """Work until something fails that the real worker thread does not survive either."""
         try:
             while True:
                 await self._one()
+        except Died:
+            self.dead = True
         except Exception:  # noqa: BLE001 - the top of the worker loop
             self.dead = True
             _LOG.exception("the worker died; HTTP goes on, and nothing runs any more")
@@ -66,15 +76,26 @@ class Worker:
 
     async def _work(self, ticket: int, entry: Entry) -> None:
         order = self._order(entry)
+        if Behaviour.WORKER_DEAD in order.acts:
+            self._prompts.put_back(ticket)
+            raise Died
         if order.journal_key is not None:
             self._journal.started(order.journal_key)
-        run = PromptRun(self._stage, entry, behaviour=order.behaviour, seconds=self._time_s(order.behaviour))
-        ending = await run.execute()
+        run = PromptRun(self._stage, entry, acts=order.acts, seconds=self._time_s(order.acts))
+        try:
+            ending = await run.execute()
+        except Aborted:
+            await die(self._stage)
+        if Behaviour.EXIT_SUCCESS in order.acts:
+            await die(self._stage)
         # The real server writes the history milliseconds after its last message; so does this one.
         await asyncio.sleep(self._lag_s)
         if order.journal_key is not None:
             self._journal.ended(order.journal_key, ending.end)
-        self._prompts.done(ticket, {"outputs": ending.outputs, "meta": ending.meta}, ending.status())
+        kept = {"outputs": ending.outputs, "meta": ending.meta}
+        self._prompts.done(ticket, kept, None if Behaviour.NO_STATUS in order.acts else ending.status())
+        if Behaviour.NO_HISTORY in order.acts:
+            self._prompts.forget([entry[1]])
         self._stage.sockets.send_own("executing", {"node": None, "prompt_id": entry[1]})
 
     def _order(self, entry: Entry) -> Order:
@@ -84,9 +105,9 @@ class Worker:
             self._orders.pop((entry[0], entry[1]), None)
         return order
 
-    def _time_s(self, behaviour: Behaviour) -> float:
-        if behaviour is Behaviour.SLOW:
-            return max(_SLOW_FACTOR * self._seconds, _SLOW_LEAST_S)
+    def _time_s(self, acts: Acts) -> float:
+        if Behaviour.SLOW in acts:
+            return acts.number(Behaviour.SLOW, max(_SLOW_FACTOR * self._seconds, _SLOW_LEAST_S))
         return self._seconds
 
     def _apply_flags(self) -> None:

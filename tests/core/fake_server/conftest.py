@@ -1,10 +1,12 @@
 """Replays recorded traffic against the fake: the same requests, then a comparison of all that came back."""
 
 import asyncio
+import contextlib
 import gzip
 import json
+import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,8 +16,18 @@ import pytest
 from yarl import URL
 
 from comfyfarm.clock import SystemClock
-from fake_server.comfy import ExtraNodes, FakeComfy
-from fake_server.comfy.execute import Call, NodeRaised
+from fake_server.comfy import ExtraNodes, FakeComfy, savers
+from fake_server.comfy.cache import CachePolicy
+from fake_server.comfy.execute import (
+    Aborted,
+    Behaviour,
+    Blocker,
+    Call,
+    Died,
+    Expansion,
+    Interrupted,
+    NodeRaised,
+)
 from fake_server.comfy.media import jpeg, png
 from fake_server.serve import serve
 
@@ -25,6 +37,7 @@ _CLOCK = SystemClock()
 _TIMES = frozenset({"timestamp", "create_time", "execution_start_time", "execution_end_time"})
 _SKIPPED = frozenset({"traceback", "current_inputs"})
 _UNORDERED = frozenset({"executed", "current_outputs", "dependent_outputs"})
+_WORKER_DIES = frozenset({"BaseException", "KeyboardInterrupt", "SystemExit", "unprintable"})
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _FILE = re.compile(r"_\d{5}(_?\.\w+)$")
 _TEMP = re.compile(r"_temp_[a-z]{5}_")
@@ -38,10 +51,13 @@ class Gate:
     def __init__(self) -> None:
         self.allowed = 10**9
         self.used = 0
+        self.is_deaf = False
 
     async def pass_one(self, call: Call) -> None:
         while self.used >= self.allowed:
-            await call.reporter.wait(0.002)
+            await _CLOCK.sleep(0.002)
+            if not self.is_deaf:
+                call.reporter.stop_if_interrupted()
         self.used += 1
 
 
@@ -155,8 +171,14 @@ class Replay:
             await self._catch_up(event)
             if int(name) in self._before:
                 self._before[int(name)](self._fake)
+            if int(name) in self._options.get("idle_before", ()):
+                await self.idle()  # the recorder waited, and no message told it for how long
+            # The recorded node had not yet noticed the interrupt when the next request came.
+            unnoticed = int(name) in self._options.get("unnoticed", ())
+            self._gate.is_deaf |= unnoticed
             if int(name) not in self._options.get("unsent", ()):
                 await self._exchange(next(each for each in self._scenario["http"] if str(each["id"]) == name))
+            self._gate.is_deaf &= unnoticed
         elif kind == "ws" and rest == "open":
             await self._catch_up(event)
             await self._open(name)
@@ -274,20 +296,37 @@ class Replay:
         if "Origin" in headers:
             headers["Origin"] = headers["Origin"].replace("8300", str(url.port))
         skip = () if isinstance(data, aiohttp.FormData) else ("Content-Type",)
+        if "client_error" in recorded:
+            await self._gone(url)
+            return
         async with self._http.request(
             recorded["method"], url, data=data, headers=headers, skip_auto_headers=skip
         ) as answer:
             await self._compare(recorded, answer)
 
+    async def _gone(self, url: URL) -> None:
+        """Wait until the server's process has ended."""
+        async with asyncio.timeout(_PATIENCE_S):
+            with contextlib.suppress(aiohttp.ClientError):
+                while True:
+                    await (await self._http.get(url)).read()
+
     def _request_body(self, body: dict[str, Any] | None) -> Any:
         if body is None or body["kind"] == "empty":
             return None
         if body["kind"] == "json":
-            return self.match.actual(json.dumps(body["json"])).encode()
+            return self.match.actual(json.dumps(self._in_order(body["json"]))).encode()
         if body["kind"] == "multipart":
             return _form(body["parts"])
         # The recorder kept the text of raw bodies; what was no UTF-8 stands as U+FFFD, sent as one bad byte.
         return body["text"].encode().replace("�".encode(), b"\xff")
+
+    def _in_order(self, body: Any) -> Any:
+        """The body with its nodes in the order in which the recorded server's set of outputs had them."""
+        order = self._options.get("order")
+        if order is None:
+            return body
+        return body | {"prompt": {node_id: body["prompt"][node_id] for node_id in order}}
 
     async def _compare(self, recorded: dict[str, Any], answer: aiohttp.ClientResponse) -> None:
         at = f"http {recorded['id']} {recorded['method']} {recorded['path']}"
@@ -341,10 +380,31 @@ def _form(parts: list[dict[str, Any]]) -> aiohttp.FormData:
     return form
 
 
-def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
+def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]], options: Mapping[str, Any]) -> ExtraNodes:
     """Stand-ins for the recorder's own node classes."""
     pack = json.loads((RECORDINGS / "rec_nodes.json").read_text())
+    behaviours: dict[str, Behaviour] = {
+        "RecSleep": _sleeps(gate),
+        "RecRaise": _fails(errors),
+        "RecAsync": _fails_later(errors),
+        "RecUI": _shows(pack["ui"]),
+        "RecText": _tells_text,
+        "RecExpand": _expands,
+        "RecCycle": _expands_into_a_cycle,
+        "RecBlock": _blocks,
+    }
+    behaviours |= dict.fromkeys(options.get("slow", ()), _hears_late(options.get("until_interrupted", ())))
+    behaviours |= dict.fromkeys(options.get("raises", ()), _raises(errors))
+    return ExtraNodes(
+        classes=pack["classes"],
+        behaviours=behaviours,
+        checks={"RecValidate": _checks},
+        asynchronous={"RecAsync"},
+        is_changed={"RecIsChanged": _is_changed},
+    )
 
+
+def _sleeps(gate: Gate) -> Behaviour:
     async def sleep(call: Call) -> None:
         steps = int(call.inputs["steps"])
         for step in range(steps):
@@ -352,27 +412,99 @@ def rec_nodes(gate: Gate, errors: Mapping[str, tuple[str, str]]) -> ExtraNodes:
             preview = jpeg(call.digest, 64) if call.inputs.get("preview") else None
             await call.reporter.progress(step + 1, steps, preview=preview)
 
+    return sleep
+
+
+def _fails(errors: Mapping[str, tuple[str, str]]) -> Behaviour:
     async def fail(call: Call) -> None:
-        raise NodeRaised(*errors[call.inputs["kind"]])
+        kind = call.inputs["kind"]
+        if kind == "abort":
+            raise Aborted
+        if kind in _WORKER_DIES:
+            raise Died
+        raise NodeRaised(*errors[kind])
 
-    async def text(call: Call) -> None:
-        await call.reporter.progress_text(f"progress: {call.inputs['text']}")
+    return fail
 
+
+def _fails_later(errors: Mapping[str, tuple[str, str]]) -> Behaviour:
+    async def wait(call: Call) -> None:
+        await call.reporter.wait(0.01)
+        if call.inputs["fail"]:
+            raise NodeRaised(*errors[""])
+
+    return wait
+
+
+def _raises(errors: Mapping[str, tuple[str, str]]) -> Behaviour:
+    async def fail(_call: Call) -> None:
+        raise NodeRaised(*errors[""])
+
+    return fail
+
+
+def _shows(outputs: Mapping[str, dict[str, Any]]) -> Behaviour:
     async def show(call: Call) -> dict[str, Any]:
-        shown: dict[str, Any] = pack["ui"][call.inputs["kind"]]
-        return shown
+        if call.inputs["kind"] == "non_json":
+            return {"value": [b"bytes"]}
+        return outputs[call.inputs["kind"]]
 
-    def check(inputs: Mapping[str, Any]) -> Mapping[str, str | bool]:
-        verdicts: dict[str, str | bool] = {"message": "recorded validation message", "false": False}
-        if inputs["mode"] == "raise":
-            raise RuntimeError("VALIDATE_INPUTS raised")
-        return dict.fromkeys(("value", "mode"), verdicts.get(inputs["mode"], True))
+    return show
 
-    return ExtraNodes(
-        classes=pack["classes"],
-        behaviours={"RecSleep": sleep, "RecRaise": fail, "RecText": text, "RecUI": show},
-        checks={"RecValidate": check},
-    )
+
+def _hears_late(node_ids: Sequence[str]) -> Behaviour:
+    """The recorded node took seconds, and noticed no interrupt meanwhile."""
+
+    async def work(call: Call) -> dict[str, Any] | None:
+        if call.node_id in node_ids:
+            with contextlib.suppress(Interrupted):
+                await call.reporter.wait(_PATIENCE_S)
+        return savers.save(call)
+
+    return work
+
+
+async def _tells_text(call: Call) -> None:
+    await call.reporter.progress_text(f"progress: {call.inputs['text']}")
+
+
+async def _expands(call: Call) -> Expansion:
+    colour = {"width": 8, "height": 8, "batch_size": 1, "color": call.inputs["color"]}
+    one, two, three = (f"{call.node_id}.0.0.{place}" for place in (1, 2, 3))
+    nodes = {
+        one: {"class_type": "EmptyImage", "inputs": colour},
+        two: {"class_type": "ImageInvert", "inputs": {"image": [one, 0]}},
+    }
+    if call.inputs["fail_inside"]:
+        inputs = {"kind": "RuntimeError", "seed": 0, "image": [two, 0]}
+        nodes[three] = {"class_type": "RecRaise", "inputs": inputs}
+    return Expansion(nodes=nodes, results=([list(nodes)[-1], 0],))
+
+
+async def _expands_into_a_cycle(call: Call) -> Expansion:
+    one, two = (f"{call.node_id}.0.0.{place}" for place in (1, 2))
+    nodes = {
+        one: {"class_type": "ImageInvert", "inputs": {"image": [two, 0]}},
+        two: {"class_type": "ImageInvert", "inputs": {"image": [one, 0]}},
+    }
+    return Expansion(nodes=nodes, results=([one, 0],))
+
+
+async def _blocks(call: Call) -> Blocker:
+    return Blocker(message=call.inputs["message"] or None)
+
+
+def _checks(inputs: Mapping[str, Any]) -> Mapping[str, str | bool]:
+    verdicts: dict[str, str | bool] = {"message": "recorded validation message", "false": False}
+    if inputs["mode"] == "raise":
+        raise RuntimeError("VALIDATE_INPUTS raised")
+    return dict.fromkeys(("value", "mode"), verdicts.get(inputs["mode"], True))
+
+
+def _is_changed(inputs: Mapping[str, Any]) -> float:
+    if inputs["mode"] == "raise":
+        raise RuntimeError("IS_CHANGED raised")
+    return math.nan if inputs["mode"] == "nan" else 1.0
 
 
 def _submits(exchange: dict[str, Any]) -> bool:
@@ -390,7 +522,9 @@ def _recorded_errors(scenario: Scenario) -> dict[str, tuple[str, str]]:
     for data in _error_messages(scenario):
         node = by_prompt.get(data["prompt_id"], {}).get(data["node_id"], {"inputs": {}})
         text = data["exception_message"].split("\nThis error means")[0]
-        errors[node["inputs"].get("kind", "")] = (data["exception_type"], text.removesuffix("\n"))
+        # A node that an expansion made is not in the prompt.
+        kind = data["exception_type"] if data["node_type"] == "RecExpand" else node["inputs"].get("kind", "")
+        errors[kind] = (data["exception_type"], text.removesuffix("\n"))
     return errors
 
 
@@ -427,7 +561,8 @@ def replay(tmp_path: Path) -> Callable[..., Any]:
         fake = FakeComfy(
             models_dir=tmp_path / "models",
             first_number=options.get("first_number", _first_number(scenario)),
-            extra_nodes=rec_nodes(gate, _recorded_errors(scenario)),
+            cache=options.get("cache", CachePolicy.CLASSIC),
+            extra_nodes=rec_nodes(gate, _recorded_errors(scenario), options),
         )
         prepare: Callable[[FakeComfy], None] | None = options.get("prepare")
         if prepare is not None:

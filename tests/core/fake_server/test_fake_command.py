@@ -1,5 +1,6 @@
 """`python -m fake_server comfy` as a process: its line, its options, its journal over a SIGKILL."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -131,3 +132,33 @@ def test_an_unhashable_client_id_ends_the_process_as_it_ends_the_real_one(
     _call(f"{url}/prompt", {"prompt": graph, "client_id": ["a", "list"]})
 
     assert process.wait(10) == 1
+
+
+@pytest.mark.parametrize("word", ["exit-before", "exit-accepted", "exit-node", "exit-success"])
+def test_a_scripted_exit_ends_the_process(start: Start, tmp_path: Path, word: str) -> None:
+    journal = tmp_path / "journal"
+    process, url = start("--script", word, "--journal", str(journal))
+    image = {"width": 8, "height": 8, "batch_size": 1, "color": 0}
+    graph = {
+        "1": {"class_type": "EmptyImage", "inputs": image},
+        "2": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}},
+    }
+
+    with contextlib.suppress(OSError):
+        _call(f"{url}/prompt", {"prompt": graph, "client_id": "c"})
+
+    assert process.wait(10) == 1
+    accepted = len(journal.read_text().split('"received"')) - 1 if journal.exists() else 0
+    assert accepted == (word != "exit-before")
+
+
+def test_a_file_may_switch_something_on_from_the_start_and_a_restart_ends_it(
+    start: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "script.json"
+    file.write_text('{"script": "ok", "now": ["history-500"]}')
+    _, url = start("--script", str(file))
+
+    assert _call(f"{url}/history")[0] == 500
+    assert _call(f"{url}/fake/restart", {"down_s": 0.1}) == (200, {"boots": 2})
+    assert _call(f"{url}/history") == (200, {})

@@ -1,79 +1,14 @@
 """Each scripted behaviour, seen from outside over real sockets."""
 
-import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 import pytest
 
-from comfyfarm.clock import SystemClock
-from fake_server.comfy import FakeComfy
-from fake_server.serve import serve
-
-GRAPH: dict[str, Any] = {
-    "1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 7}},
-    "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
-}
-
-
-class Client:
-    """Talks to one fake, with one socket."""
-
-    def __init__(self, http: aiohttp.ClientSession, ws: aiohttp.ClientWebSocketResponse) -> None:
-        self.http = http
-        self.ws = ws
-
-    async def submit(self, prompt_id: str | None = None) -> tuple[int, str, dict[str, Any]]:
-        prompt_id = prompt_id or str(uuid.uuid4())
-        body = {"prompt": GRAPH, "prompt_id": prompt_id, "client_id": "me"}
-        async with self.http.post("/prompt", json=body) as answer:
-            is_json = answer.content_type == "application/json"
-            return answer.status, prompt_id, await answer.json() if is_json else {}
-
-    async def get(self, path: str) -> Any:
-        async with self.http.get(path) as answer:
-            return await answer.json()
-
-    async def next_of(self, kind: str) -> dict[str, Any]:
-        while True:
-            message = await self.ws.receive_json()
-            if message["type"] == kind:
-                return dict(message["data"])
-
-    async def end(self, prompt_id: str) -> dict[str, Any]:
-        """The history entry, once it is there."""
-        async with asyncio.timeout(20):
-            while True:
-                history = await self.get(f"/history/{prompt_id}")
-                if history:
-                    return dict(history[prompt_id])
-                await SystemClock().sleep(0.005)
-
-
 Connect = Callable[..., Any]
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    """Start a fake and connect to it."""
-    stack: list[Any] = []
-
-    async def start(**options: Any) -> tuple[FakeComfy, Client]:
-        fake = FakeComfy(**options)
-        serving = serve(fake.app)
-        http = aiohttp.ClientSession(serving.__enter__())
-        ws = await http.ws_connect("/ws?clientId=me")
-        stack.append((serving, http, ws))
-        return fake, Client(http, ws)
-
-    yield start
-    for serving, http, ws in stack:
-        await ws.close()
-        await http.close()
-        serving.__exit__(None, None, None)
 
 
 async def test_500_queues_nothing(connect: Connect) -> None:
