@@ -18,6 +18,7 @@ FarmError
     ├── TransferError           no source gave the bytes
     │   └── CorruptBytes            a source gave other bytes than the pin says
     ├── StoreError              an object store or folder did not take or give a file
+    ├── SpoolError              this host cannot keep files: its disk is full, or not to be written
     ├── LedgerError             the ledger did not answer
     ├── StaleClaim              the claim is lost: throw the result away and stop
     ├── NoLane                  no server of the shard is left to run a job
@@ -34,7 +35,6 @@ class FarmError(Exception):
     """Base of the errors above. `exit_code` is what the command ends with."""
 
     exit_code: ClassVar[int] = 1
-    retryable: ClassVar[bool] = False
 
 
 class InputError(FarmError):
@@ -92,7 +92,6 @@ class TryLater(FarmError):
     """Nothing is wrong with the request; the same call may succeed later."""
 
     exit_code = 3
-    retryable = True
 
 
 class ServerError(TryLater):
@@ -114,10 +113,12 @@ class ServerUnreachable(ServerError):
 class ProtocolError(ServerError):
     """An answer that is not ComfyUI's: a wrong status, garbage, a truncated body."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(url, reason)
+    def __init__(self, url: str, reason: str, status: int | None = None) -> None:
+        super().__init__(url, reason, status)
         self.url = url
         self.reason = reason
+        self.status = status
+        """Of the HTTP answer, where that was what was wrong."""
 
     def __str__(self) -> str:
         return f"{self.url} answered what ComfyUI would not: {self.reason}"
@@ -133,6 +134,10 @@ class CorruptBytes(TransferError):
 
 class StoreError(TryLater):
     """An object store or folder did not take or give a file."""
+
+
+class SpoolError(TryLater):
+    """This host cannot keep rendered files: its disk is full, or not to be written. No job is at fault."""
 
 
 class LedgerError(TryLater):

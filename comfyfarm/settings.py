@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, SecretStr
 
 
 class FarmSettings(BaseModel):
@@ -20,6 +20,8 @@ class FarmSettings(BaseModel):
     """The host's store of model files (`COMFYFARM_CACHE_DIR`)."""
     ledger: SecretStr | None
     """Address of the ledger (`COMFYFARM_LEDGER`); it may hold a password."""
+    grace_s: NonNegativeFloat
+    """How long running prompts may still take after a first SIGTERM, in seconds (`COMFYFARM_GRACE_S`)."""
     prefect_api_url: str | None
     """A Prefect server of the user's own (`PREFECT_API_URL`, else that of the active profile)."""
 
@@ -33,6 +35,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
         state_dir=Path(state).expanduser().absolute(),
         cache_dir=Path(cache).expanduser().absolute(),
         ledger=SecretStr(env["COMFYFARM_LEDGER"]) if env.get("COMFYFARM_LEDGER") else None,
+        grace_s=float(env.get("COMFYFARM_GRACE_S") or 30.0),
         prefect_api_url=env.get("PREFECT_API_URL") or _from_profile(env),
     )
 

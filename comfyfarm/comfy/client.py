@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +28,9 @@ from comfyfarm.errors import ProtocolError, ServerUnreachable
 from comfyfarm.ids import JobId
 
 _BODY_LIMIT = 64 * 1024  # bytes of a refusal that are kept as evidence
+_SHOWN_LIMIT = 100  # characters of an answer that is not understood
+_LOG_TAIL = 8 * 1024  # characters
+_LOG_TIMEOUT_S = 2.0
 _OBJECT_INFO_TIMEOUT_S = 180.0  # slow disks: listing models took over 90 s for some users
 
 
@@ -37,7 +42,9 @@ class ComfyClient:
         self.url = url.rstrip("/")
         self.shown_url = mask(self.url)
         # Servers are on loopback or on the farm's own network: no proxy of the environment applies.
-        self._http = httpx.AsyncClient(base_url=self.url, timeout=timeout_s, trust_env=False)
+        self._http = httpx.AsyncClient(
+            base_url=self.url, timeout=timeout_s, trust_env=False, verify=_certificates()
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,6 +144,15 @@ class ComfyClient:
         """Have models unloaded and cached results dropped, after the running prompt."""
         await self._send("POST", "/free", json={"unload_models": True, "free_memory": True})
 
+    async def log_tail(self) -> str:
+        """The end of the server's own log, for the evidence of a failure; empty where it gives none.
+
+        Source: `api_server/routes/internal/internal_routes.py` in ComfyUI at 0.27.0.
+        """
+        response = await self._send("GET", "/internal/logs", timeout=_LOG_TIMEOUT_S)
+        raw = _lenient(response.content)
+        return raw[-_LOG_TAIL:] if response.status_code == 200 and isinstance(raw, str) else ""
+
     async def system_stats(self, *, timeout_s: float = 3.0) -> SystemStats:
         """Version and device. Answering proves little: a server whose worker is dead does it too."""
         raw = await self._json("GET", "/system_stats", timeout=timeout_s)
@@ -153,7 +169,7 @@ class ComfyClient:
         """All node classes with their inputs: the node schema of this server, about 1.4 MB."""
         response = await self._send("GET", "/object_info", timeout=_OBJECT_INFO_TIMEOUT_S)
         if response.status_code != 200:
-            raise ProtocolError(self.shown_url, f"GET /object_info answered {response.status_code}")
+            raise _other_answer(self.shown_url, response)
         return response.content
 
     async def upload(self, file: Path, *, name: str, subfolder: str) -> str:
@@ -209,8 +225,22 @@ class ComfyClient:
         response = await self._send(method, path, **options)
         raw = _lenient(response.content)
         if response.status_code != 200 or not isinstance(raw, dict):
-            raise ProtocolError(self.shown_url, f"{method} {path} answered {response.status_code}")
+            raise _other_answer(self.shown_url, response)
         return raw
+
+
+def _other_answer(shown_url: str, response: httpx.Response) -> ProtocolError:
+    """What was answered, with the beginning of its text: it tells what program it was."""
+    request = response.request
+    text = " ".join(response.text[:_SHOWN_LIMIT].split())
+    said = f"{request.method} {request.url.path} answered {response.status_code}"
+    return ProtocolError(shown_url, f"{said} {text!r}" if text else said, response.status_code)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Reading the certificates takes tens of milliseconds: once is enough."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _lenient(body: bytes) -> Any:

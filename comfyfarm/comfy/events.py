@@ -39,18 +39,25 @@ class EventStream:
         scheme, _, rest = url.rstrip("/").partition("://")
         self._address = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/ws?clientId={client_id}"
         self._clock = clock or SystemClock()
+        self._socket: ClientConnection | None = None
+
+    async def reconnect(self) -> None:
+        """Give the present connection up for a new one: a server may have forgotten whose it is."""
+        if self._socket is not None:
+            await self._socket.close()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         tries = 0
         while True:
             try:
                 async with self._connect() as socket:
-                    tries = 0
+                    tries, self._socket = 0, socket
                     yield Link.UP
                     async for message in _messages(socket):
                         yield message
             except (OSError, TimeoutError, websockets.WebSocketException) as exc:
                 logger.debug("socket: %s", exc)
+            self._socket = None
             yield Link.DOWN
             await self._clock.sleep(_RECONNECT_S[min(tries, len(_RECONNECT_S) - 1)])
             tries += 1

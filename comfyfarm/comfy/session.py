@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -14,7 +15,10 @@ from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.events import EventStream, Link
 from comfyfarm.comfy.wire import Message, Phase
+from comfyfarm.errors import ServerError
 from comfyfarm.ids import JobId
+
+logger = logging.getLogger(__name__)
 
 _KEPT_MESSAGES = 30  # the last ones go into the evidence of a dead letter
 
@@ -30,15 +34,22 @@ class Inbox:
         self.heard_at = clock.monotonic()
         """When it last moved, in the clock's monotonic seconds."""
         self.latest: deque[str] = deque(maxlen=_KEPT_MESSAGES)
+        self._node: str | None = None
 
     def put(self, message: Message) -> None:
         """Note a message of this prompt."""
         self.has_started = True
         self.has_ended = self.has_ended or message.ends_prompt
         self.heard_at = self._clock.monotonic()
+        self._node = message.node or self._node
         self.latest.append(json.dumps({"type": message.type, "data": message.data}, default=str)[:2000])
         if message.ends_prompt or message.type == "execution_start":
             self._news.set()
+
+    def at_node(self, node: str) -> None:
+        """Which node runs, said at a reconnect: another one than before is progress."""
+        if node != self._node:
+            self._node, self.heard_at = node, self._clock.monotonic()
 
     def note(self, phase: Phase) -> None:
         """Note what polling found: the first sight of a running prompt is a start."""
@@ -69,6 +80,8 @@ class Session:
         self._inboxes: dict[str, Inbox] = {}
         self._up = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
+        self.condemned = ""
+        """Why nothing that this server still has can be waited for; empty while it is of use."""
 
     @property
     def url(self) -> str:
@@ -94,6 +107,26 @@ class Session:
                 await self._up.wait()
         return self._up.is_set()
 
+    async def free(self) -> None:
+        """Have models unloaded and cached results dropped; one that does not answer is left as it is."""
+        try:
+            await self.client.free()
+        except ServerError as exc:
+            logger.warning("/free: %s", exc)
+
+    async def reconnect(self) -> None:
+        """Connect anew with the same client id: the server says then which node of ours runs."""
+        await self._events.reconnect()
+
+    def condemn(self, why: str) -> None:
+        """Have every follower give its prompt up: the server is restarted, or of no use any more."""
+        self.condemned = why
+        self._wake()
+
+    def absolve(self) -> None:
+        """The server was restarted: it is as good as new."""
+        self.condemned = ""
+
     @contextmanager
     def follow(self, prompt_id: JobId) -> Iterator[Inbox]:
         """The messages of one prompt, from now on."""
@@ -112,10 +145,18 @@ class Session:
                 self._up.set()
             else:
                 self._up.clear()
-            for inbox in self._inboxes.values():
-                inbox.wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        for inbox in self._inboxes.values():
+            inbox.wake()
 
     def _hand_on(self, message: Message) -> None:
         inbox = self._inboxes.get(message.prompt_id or "")
         if inbox is not None:
             inbox.put(message)
+        elif message.prompt_id is None and message.type == "executing" and message.node is not None:
+            # After a reconnect, of whichever prompt of ours is running: only one does.
+            for one in self._inboxes.values():
+                if one.has_started and not one.has_ended:
+                    one.at_node(message.node)

@@ -124,6 +124,11 @@ class HistoryEntry(BaseModel):
         return next((data for name, data in reversed(self.messages) if name == kind), None)
 
     @property
+    def has_status(self) -> bool:
+        """Whether the server keeps one: old ones do not."""
+        return self.status_str is not None or bool(self.messages)
+
+    @property
     def succeeded(self) -> bool:
         """`execution_success` among the messages; `status_str` alone can be stale."""
         return self.message("execution_success") is not None
@@ -182,6 +187,12 @@ class Message(BaseModel):
     def prompt_id(self) -> str | None:
         """Whose it is; None for `status` and for what old servers leave out."""
         found = self.data.get("prompt_id")
+        return found if isinstance(found, str) else None
+
+    @property
+    def node(self) -> str | None:
+        """The node that it speaks of, where it does."""
+        found = self.data.get("node")
         return found if isinstance(found, str) else None
 
     @property

@@ -1,53 +1,94 @@
-"""Works through a batch: takes jobs a few ahead, until none is left to anyone."""
+"""Works through a batch: takes jobs a few ahead, until none is left to anyone, or it is to stop."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
 from comfyfarm.clock import Clock
 from comfyfarm.errors import FarmError
-from comfyfarm.farm.shard import Shard, TakenJob
+from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.stopping import Stop
+from comfyfarm.farm.taken import TakenJob
 
 logger = logging.getLogger(__name__)
 
+RunJob = Callable[[TakenJob], Awaitable[None]]
+
 _LOOK_S = 1.0  # how often to look for jobs that other processes give back
+_STOPPING_S = 0.1
 
 
-async def drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], *, clock: Clock) -> None:
+async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | None = None) -> bool:
     """Run every job of the batch that can be had, `shard.window` of them open at a time.
 
     Ends when the batch has no unfinished job, also none of another process, or when the shard
-    has no server left. An exception of `run_job` ends it, and is raised.
+    has no server left. An error of `run_job` that its caller must act on (a full disk, a ledger
+    that is gone) ends it: what is open is interrupted and given back, and the error is raised.
+
+    Returns:
+        False when `stop` ended it: what ran had its grace time, the rest is interrupted and given back.
     """
+    stop = stop or Stop(clock=clock)
+    stop.is_watched = True
     try:
-        await _drive(shard, run_job, clock)
+        await _drive(shard, run_job, clock, stop)
     except ExceptionGroup as failed:
+        with contextlib.suppress(FarmError):
+            await shard.interrupt(cancelled=False)
         # Whoever calls acts on the error itself; the others were cancelled for it.
         raise failed.exceptions[0] from failed
+    finally:
+        stop.is_watched = False
+    if stop.is_asked:
+        await shard.interrupt(cancelled=False)
+    return not stop.is_asked
 
 
-async def _drive(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], clock: Clock) -> None:
+async def _drive(shard: Shard, run_job: RunJob, clock: Clock, stop: Stop) -> None:
     async with asyncio.TaskGroup() as group:
         open_jobs: set[asyncio.Task[None]] = set()
-        while shard.has_lanes:
+        while shard.has_lanes and not stop.is_asked:
             if not await shard.lane_began(_LOOK_S):
                 if await shard.is_finished():
                     return
                 continue
-            job = await shard.take() if len(open_jobs) < shard.window else None
-            if job is not None:
-                open_jobs.add(group.create_task(_run(shard, run_job, job), name=f"job {job.id}"))
-            elif open_jobs:
-                _, open_jobs = await asyncio.wait(
-                    open_jobs, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
-                )
+            free = shard.window - len(open_jobs)
+            taken = await shard.take(free) if free > 0 else ()
+            open_jobs |= {group.create_task(_run(shard, run_job, job), name=f"job {job.id}") for job in taken}
+            if taken:
+                continue
+            if open_jobs:
+                open_jobs = await _some_ended(open_jobs, stop)
             elif await shard.is_finished():
                 return
             else:
                 await clock.sleep(_LOOK_S)
+        if stop.is_asked:
+            await _let_end(shard, open_jobs, stop)
 
 
-async def _run(shard: Shard, run_job: Callable[[TakenJob], Awaitable[None]], job: TakenJob) -> None:
+async def _some_ended(open_jobs: set["asyncio.Task[None]"], stop: Stop) -> set["asyncio.Task[None]"]:
+    """Those that are still open once one has ended, a stop is asked for, or a second has passed."""
+    asked = asyncio.create_task(stop.asked())
+    try:
+        await asyncio.wait({*open_jobs, asked}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        asked.cancel()
+    return {job for job in open_jobs if not job.done()}
+
+
+async def _let_end(shard: Shard, open_jobs: set["asyncio.Task[None]"], stop: Stop) -> None:
+    """Let prompts that are on servers end, and their outputs be synced, while there is grace."""
+    logger.warning("stopping: %d jobs are open, nothing new is begun", len(open_jobs))
+    await shard.close()
+    while open_jobs and shard.is_busy and stop.left_s > 0:
+        _, open_jobs = await asyncio.wait(open_jobs, timeout=_STOPPING_S)
+    for job in open_jobs:
+        job.cancel()
+
+
+async def _run(shard: Shard, run_job: RunJob, job: TakenJob) -> None:
     """One job's own trouble must not end the others; an error that says what to do is for our caller."""
     try:
         await run_job(job)

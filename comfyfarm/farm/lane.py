@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.session import Session
+from comfyfarm.comfy.supervision import Supervisor
 from comfyfarm.errors import ServerError
 from comfyfarm.ids import JobId
 from comfyfarm.pool.handout import Handout
-from comfyfarm.run.attempt import Executed
+from comfyfarm.run.executed import Executed
 from comfyfarm.run.outcome import Reason
 
 logger = logging.getLogger(__name__)
@@ -35,8 +36,11 @@ class Errand:
 class Lane:
     """Works until the hand-out closes, or until its server is of no use any more."""
 
-    def __init__(self, session: Session, handout: Handout[Errand], *, clock: Clock) -> None:
+    def __init__(
+        self, session: Session, handout: Handout[Errand], *, clock: Clock, supervisor: Supervisor
+    ) -> None:
         self._session, self._handout, self._clock = session, handout, clock
+        self._supervisor = supervisor
         self._healing = asyncio.Lock()
         self._is_over = False
 
@@ -83,18 +87,26 @@ class Lane:
     async def _after(self, executed: Executed) -> None:
         """What the outcome says of the server, before it gets more."""
         if executed.stuck:
-            logger.error("%s is quarantined: it will not let go of a prompt", self._session.client.shown_url)
-            await self._end()
+            await self._rescue(executed.outcome.message)
         elif executed.outcome.reason is Reason.OOM:
-            await self._free()
+            await self._session.free()
         elif executed.outcome.reason in {Reason.SERVER, Reason.CRASH}:
             await self._heal()
 
-    async def _free(self) -> None:
-        try:
-            await self._session.client.free()
-        except ServerError as exc:
-            logger.warning("/free after an out of memory: %s", exc)
+    async def _rescue(self, why: str) -> None:
+        """A server that only a restart can help: have it restarted, or take it out of use."""
+        if self._session.condemned:
+            return  # the other prompt of ours found it, too
+        shown = self._session.client.shown_url
+        self._session.condemn(f"given up, since the server is to be restarted: {why}")
+        await self._handout.shut_lane(self.url)
+        logger.error("%s is of no use until it is restarted: %s", shown, why)
+        if await self._supervisor.restart(self.url, why):
+            self._session.absolve()
+            await self._handout.open_lane(self.url)
+            return
+        logger.error("%s is quarantined: nobody here can restart it", shown)
+        await self._end()
 
     async def _heal(self) -> None:
         """Take nothing more until the server answers again; end the lane when it does not."""

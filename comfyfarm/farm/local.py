@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from comfyfarm.addresses import mask
@@ -11,35 +13,34 @@ from comfyfarm.errors import NoLane, StaleClaim, StoreError
 from comfyfarm.farm.drive import drive
 from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.request import RenderRequest
-from comfyfarm.farm.servers import eligible, examine_all
-from comfyfarm.farm.shard import Shard, TakenJob
-from comfyfarm.farm.stage import (
-    hydrate_file,
-    load_batch,
-    open_shard,
-    place_models,
-    plan_request,
-    record_batch,
-)
+from comfyfarm.farm.servers import eligible, examine_all, suited
+from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.stage import BytesBar, bring_models, load_batch, open_shard, plan_request, record_batch
+from comfyfarm.farm.stopping import stop_of_process
+from comfyfarm.farm.taken import TakenJob
 from comfyfarm.ledger.ledger import Ledger
-from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s
+from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s, jittered_s
 
 logger = logging.getLogger(__name__)
 
-SYNC_TRIES = 5
 _LANES_END_S = 2.0
 
 
-def jitter_s(step: Retry) -> float:
-    """Full jitter: anything up to the cap, but never less than the server asked for."""
-    return max(step.least_s, random.uniform(0.0, step.cap_s))
+def no_bar(_total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+    """Shows nothing."""
+    return nullcontext(lambda _count: None)
 
 
 async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> None:
     """Work through the shard's batch, every lane at once. Cancelling it interrupts its prompts."""
     lanes = [asyncio.create_task(shard.lane(url), name=f"lane {url}") for url in shard.servers]
     try:
-        await drive(shard, lambda job: _run_job(shard, job, retries=retries, clock=clock), clock=clock)
+        await drive(
+            shard,
+            lambda job: _run_job(shard, job, retries=retries, clock=clock),
+            clock=clock,
+            stop=stop_of_process.get(),
+        )
     except asyncio.CancelledError:
         await shard.interrupt(cancelled=False)
         raise
@@ -56,22 +57,24 @@ async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> N
                 logger.error("the lane of %s broke", mask(url), exc_info=ended)
 
 
-async def render_here(request: RenderRequest, ledger: Ledger, *, state_dir: Path) -> None:
+async def render_here(
+    request: RenderRequest, ledger: Ledger, *, state_dir: Path, bytes_bar: BytesBar = no_bar
+) -> None:
     """All stages in one process: preflight, hydrate, dispatch, sync.
 
     Raises:
         InputError: preflight found what makes the batch impossible, all of it at once.
-        ServerUnreachable: no server answers.
+        ServerError: no server answers.
+        UsageError: what answers is no ComfyUI.
         TransferError: a model file could not be had from any source.
     """
     sources = read_sources(request)
     servers = await examine_all(request.servers)
     prepared = plan_request(request, sources, servers)
+    servers = suited(servers, prepared.unfit)
     if request.models_dir is not None:
-        for model in prepared.models:
-            await hydrate_file(model, mirror=request.mirror, cache_dir=request.cache_dir)
-        place_models(prepared.models, cache_dir=request.cache_dir, models_dir=request.models_dir)
-        servers = await examine_all(request.servers)
+        await bring_models(request, prepared.models, bytes_bar)
+        servers = await examine_all([server.url for server in servers])
     able = eligible(servers, prepared.needed)
     await record_batch(ledger, request, prepared)
     _, whole = await load_batch(ledger, prepared.batch)
@@ -83,7 +86,7 @@ async def _run_job(shard: Shard, job: TakenJob, *, retries: RetryPolicy, clock: 
     try:
         step = await shard.render(job)
         while isinstance(step, Retry):
-            delay_s = jitter_s(step)
+            delay_s = jittered_s(step.cap_s, random.random(), least_s=step.least_s)
             logger.warning("job %s is tried again in %.1f s: %s", job.id, delay_s, step.reason)
             await clock.sleep(delay_s)
             step = await shard.render(job)
@@ -98,13 +101,13 @@ async def _run_job(shard: Shard, job: TakenJob, *, retries: RetryPolicy, clock: 
 
 
 async def _sync(shard: Shard, job: TakenJob, *, retries: RetryPolicy, clock: Clock) -> None:
-    for tries in range(SYNC_TRIES):
+    for tries in range(retries.attempts):
         try:
             await shard.sync(job)
             return
         except StoreError as exc:
             logger.warning("job %s is not uploaded: %s", job.id, exc)
-            if tries + 1 == SYNC_TRIES:
+            if tries + 1 == retries.attempts:
                 await shard.give_back(job, note=f"not uploaded: {exc}")
                 return
-        await clock.sleep(random.uniform(0.0, delay_cap_s(tries, retries)))
+        await clock.sleep(jittered_s(delay_cap_s(tries, retries), random.random()))

@@ -3,17 +3,18 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.addresses import base_name, is_address, read_bytes, sibling
-from comfyfarm.errors import AssetsMissing, FarmError, UsageError, WorkflowError
+from comfyfarm.errors import AssetsMissing, FarmError, OverrideError, UsageError, WorkflowError
 from comfyfarm.farm.request import RenderRequest
-from comfyfarm.ids import Sha256
+from comfyfarm.ids import JobId, Sha256
 from comfyfarm.lock.lockfile import LockedModel, read_lock
 from comfyfarm.lock.resolve import pin
 from comfyfarm.plan.batch import plan_batch
@@ -62,6 +63,17 @@ class AssetFile(BaseModel):
     """As the graph writes it."""
     file: Path
     sha256: Sha256
+    job: JobId | None = None
+    """The one job that it is for: the same graph lies in another folder, beside another file of this name."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Who uses it, a job or every job of a graph, and under which name."""
+        return self.job or self.graph_digest, self.name
+
+    def is_same(self, other: "AssetFile") -> bool:
+        """Whether a server gets the same file, under the same name."""
+        return (self.sha256, self.file.name) == (other.sha256, other.file.name)
 
 
 class Prepared(BaseModel):
@@ -80,6 +92,8 @@ class Prepared(BaseModel):
     lock_digest: str | None
     assets: tuple[AssetFile, ...]
     warnings: tuple[str, ...]
+    unfit: Mapping[Sha256, str] = {}
+    """Node schemas, by their digests, under which it cannot run, and why: their servers are left out."""
 
 
 def read_sources(request: RenderRequest) -> Sources:
@@ -134,6 +148,7 @@ def _read_lock_bytes(request: RenderRequest) -> tuple[bytes | None, str]:
 class Ready:
     """A job's graph with its overrides in place."""
 
+    job: JobId
     source: str
     digest: Sha256
     graph: Workflow
@@ -168,6 +183,44 @@ def plan_jobs(request: RenderRequest, sources: Sources) -> Planned:
     return Planned(batch=specs[0].batch, jobs=specs, workflows=graphs)
 
 
+def prepare_for_all(request: RenderRequest, sources: Sources, schemas: Iterable[NodeSchema]) -> Prepared:
+    """Prepare for the servers of all these node schemas; those under which something cannot run are unfit.
+
+    Raises:
+        InputError: none is left, or what no server can mend: an unlocked model, a missing input file.
+    """
+    distinct = {schema.sha256: schema for schema in schemas}
+    fit: list[Prepared] = []
+    unfit: dict[Sha256, WorkflowError | OverrideError] = {}
+    for digest, schema in distinct.items():
+        try:
+            fit.append(prepare(request, sources, schema))
+        except (WorkflowError, OverrideError) as exc:
+            unfit[digest] = exc
+    if not fit:
+        raise _all_unfit([(distinct[digest].name, exc) for digest, exc in unfit.items()])
+    return _together(fit).model_copy(update={"unfit": {digest: str(exc) for digest, exc in unfit.items()}})
+
+
+def _all_unfit(faults: Sequence[tuple[str, WorkflowError | OverrideError]]) -> WorkflowError | OverrideError:
+    """All that is wrong; by server only where they differ."""
+    if len({str(exc) for _, exc in faults}) == 1:
+        return faults[0][1]
+    return WorkflowError("\n".join(f"on {name}:\n{exc}" for name, exc in faults))
+
+
+def _together(fit: Sequence[Prepared]) -> Prepared:
+    """One plan for servers that differ: what any of them needs."""
+    return fit[0].model_copy(
+        update={
+            "models": tuple({(one.folder, one.path): one for each in fit for one in each.models}.values()),
+            "needed": tuple(dict.fromkeys(one for each in fit for one in each.needed)),
+            "assets": tuple({one.key: one for each in fit for one in each.assets}.values()),
+            "warnings": tuple(dict.fromkeys(one for each in fit for one in each.warnings)),
+        }
+    )
+
+
 def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Prepared:
     """Check every job's graph, pin its models and find its input files; all faults at once.
 
@@ -178,6 +231,7 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
     lock = read_lock(sources.lock, name=sources.lock_name) if sources.lock is not None else None
     ready = tuple(
         Ready(
+            job=job.id,
             source=line.workflow,
             digest=job.graph_digest,
             graph=apply_overrides(planned.workflows[line.workflow], job.overrides, schema=schema),
@@ -232,17 +286,18 @@ def _references(ready: Sequence[Ready], schema: NodeSchema) -> References:
 def _assets(request: RenderRequest, ready: Sequence[Ready], schema: NodeSchema) -> tuple[AssetFile, ...]:
     found: dict[tuple[str, str], AssetFile] = {}
     missing: dict[str, None] = {}
+    look = cache(lambda path, source: _asset_file(path, source, request.inputs_dir))
+    digest = cache(_sha256)
     for one in ready:
-        for asset in find_assets(one.graph, schema):
-            if not is_uploaded(asset) or (one.digest, asset.name) in found:
-                continue
-            file = None if asset.escapes else _asset_file(asset.path, one.source, request.inputs_dir)
+        for asset in filter(is_uploaded, find_assets(one.graph, schema)):
+            file = None if asset.escapes else look(asset.path, one.source)
             if file is None:
                 missing[f"{asset.name} (node {asset.node} {asset.class_type}.{asset.input})"] = None
                 continue
-            found[one.digest, asset.name] = AssetFile(
-                graph_digest=one.digest, name=asset.name, file=file, sha256=_sha256(file)
-            )
+            mine = AssetFile(graph_digest=one.digest, name=asset.name, file=file, sha256=digest(file))
+            if not found.setdefault(mine.key, mine).is_same(mine):
+                mine = mine.model_copy(update={"job": one.job})
+                found[mine.key] = mine
     if missing:
         raise AssetsMissing(
             "input files are missing; put them beside the workflow or name their folder with --inputs:",

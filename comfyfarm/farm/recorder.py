@@ -49,19 +49,24 @@ class Recorder:
             await give_up(
                 self._ledger, self._claim, self.attempt.id, "its owner died, and the server has not got it"
             )
+        await self._begin()
+
+    async def submitted(self, number: float) -> None:
+        """Commit the number of this run; one that the server does not say (negative) stays unknown."""
+        if self.attempt is None:  # found there, from an attempt that was thought to be over
+            await self._begin()
+        if self.attempt is not None and number >= 0:
+            await self._ledger.submitted(self._claim, self.attempt.id, int(number))
+            self.attempt = self.attempt.model_copy(update={"prompt_number": int(number)})
+        self._settled.set()
+
+    async def _begin(self) -> None:
         self.attempt = await self._ledger.begin_attempt(
             self._claim,
             server_url=self._server.url,
             server_identity=self._server.identity,
             client_id=self._client_id,
         )
-
-    async def submitted(self, number: float) -> None:
-        """Commit the number of this run."""
-        if self.attempt is not None:
-            await self._ledger.submitted(self._claim, self.attempt.id, int(number))
-            self.attempt = self.attempt.model_copy(update={"prompt_number": int(number)})
-        self._settled.set()
 
 
 async def give_up(ledger: Ledger, claim: Claim, attempt_id: int, why: str) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.addresses import mask
+from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.records import JobRecord, OutputFile
+from comfyfarm.plan.job import JobSpec
 from comfyfarm.run.outcome import Reason
 
 _TRANSIENT = {Reason.OOM, Reason.SERVER, Reason.INTERRUPTED, Reason.CRASH, Reason.DEADLINE, Reason.UPLOAD}
@@ -50,6 +52,12 @@ def row_of(job: JobRecord) -> ResultRow:
         reason_class=job.reason_class,
         files=job.files if job.status in {"succeeded", "rendered"} else (),
     )
+
+
+async def rows_of(ledger: Ledger, batch: str, jobs: Iterable[JobSpec]) -> list[ResultRow]:
+    """The rows of these jobs, in the batch's order: it may have grown by other calls."""
+    ours = {job.id for job in jobs}
+    return [row_of(job) for job in await ledger.jobs(batch) if job.id in ours]
 
 
 def exit_code(rows: Iterable[ResultRow]) -> int:

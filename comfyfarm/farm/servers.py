@@ -1,10 +1,12 @@
 """Looks at ComfyUI servers before work is given to them."""
 
 import asyncio
+import ipaddress
 import logging
 import re
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,9 +21,10 @@ from comfyfarm.errors import (
     NamesMissing,
     ProtocolError,
     ServerError,
-    ServerUnreachable,
     UsageError,
+    WorkflowError,
 )
+from comfyfarm.ids import Sha256
 from comfyfarm.ledger.records import ServerRecord
 from comfyfarm.workflow.references import Kind, Reference
 from comfyfarm.workflow.schema import NodeSchema
@@ -54,14 +57,41 @@ class Server(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     url: str
+    host: str
+    """The host that it belongs to, as in the tag `gpu:<host>`."""
     version: str
     device: Device
     identity: str
     node_schema: NodeSchema
 
-    def record(self, host: str) -> ServerRecord:
+    def record(self, _host: str | None = None) -> ServerRecord:
         """The server as the ledger knows it."""
-        return ServerRecord(url=self.url, host=host, device=self.device.name, model=model_slug(self.device))
+        return ServerRecord(
+            url=self.url, host=self.host, device=self.device.name, model=model_slug(self.device)
+        )
+
+
+def host_of(url: str) -> str:
+    """The slug of the host that an address names; loopback is this machine by its own name.
+
+    Raises:
+        UsageError: it is no address of a server.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return host_slug(None if _is_here(parts.hostname) else parts.hostname)
+    except ValueError:  # a port that is none, a bracket that is not closed
+        pass
+    raise UsageError(f"{mask(url)}: no address of a server; write one such as http://127.0.0.1:8188")
+
+
+def _is_here(name: str) -> bool:
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 def host_slug(name: str | None = None) -> str:
@@ -109,12 +139,14 @@ async def _queued(client: ComfyClient) -> tuple[int, int]:
     return running, pending
 
 
-async def examine(url: str) -> Server:
-    """A server with its node schema.
+async def examine(url: str, host: str | None = None) -> Server:
+    """A server with its node schema. Without `host` it belongs to the one that its address names.
 
     Raises:
         ServerError: it does not answer as ComfyUI does.
+        UsageError: it is no address of a server.
     """
+    belongs_to = host or host_of(url)
     async with ComfyClient(url) as client:
         stats = await client.system_stats(timeout_s=10.0)
         info = await client.object_info()
@@ -125,6 +157,7 @@ async def examine(url: str) -> Server:
     identity = await asyncio.to_thread(boot_identity, url)
     return Server(
         url=url.rstrip("/"),
+        host=belongs_to,
         version=stats.version,
         device=stats.device,
         identity=identity,
@@ -132,30 +165,70 @@ async def examine(url: str) -> Server:
     )
 
 
-async def examine_all(urls: Sequence[str]) -> tuple[Server, ...]:
+async def examine_all(urls: Sequence[str], host: str | None = None) -> tuple[Server, ...]:
     """The servers that answer; those that do not are named in the log.
 
+    Args:
+        urls: their base addresses.
+        host: the one that all of them belong to; without it, each to the one that its address names.
+
     Raises:
-        UsageError: no server was named.
-        ServerUnreachable: none answers.
+        UsageError: no server was named, or something else than ComfyUI answers there.
+        ServerError: none answers now.
     """
     if not urls:
         raise UsageError("no ComfyUI server was named: pass --server URL")
-    found = await asyncio.gather(*(examine(url) for url in dict.fromkeys(urls)), return_exceptions=True)
-    servers, faults = [], []
-    for url, result in zip(dict.fromkeys(urls), found, strict=True):
-        if isinstance(result, Server):
-            servers.append(result)
-        elif isinstance(result, ServerError):
-            logger.warning("server left out: %s", result)
-            faults.append(str(result))
-        elif isinstance(result, BaseException):
-            raise result
-        else:
-            raise TypeError(url)
+    found = await asyncio.gather(*(_examined(url, host) for url in dict.fromkeys(urls)))
+    servers = tuple(one for one in found if isinstance(one, Server))
+    faults = [one for one in found if not isinstance(one, Server)]
     if not servers:
-        raise ServerUnreachable(", ".join(mask(url) for url in urls), "; ".join(faults))
-    return tuple(servers)
+        raise no_server(faults)
+    for fault in faults:
+        logger.warning("server left out: %s", fault)
+    return servers
+
+
+async def _examined(url: str, host: str | None) -> Server | ServerError:
+    try:
+        return await examine(url, host)
+    except ServerError as exc:
+        return exc
+
+
+def no_server(faults: Sequence[ServerError]) -> FarmError:
+    """The error of whoever is left without a server: try later, or name other addresses."""
+    may_pass = [fault for fault in faults if _may_pass(fault)]
+    text = "; ".join(map(str, faults))
+    if not may_pass:
+        return UsageError(f"{text}; name the address of a ComfyUI server")
+    return may_pass[0] if len(faults) == 1 else ServerError(f"no server can be used: {text}")
+
+
+def _may_pass(fault: ServerError) -> bool:
+    """Whether ComfyUI may still answer there: nothing did, or what stands before it says that it is away."""
+    if not isinstance(fault, ProtocolError):
+        return True
+    return fault.status is not None and (fault.status == 429 or fault.status >= 500)
+
+
+def suited(servers: Sequence[Server], unfit: Mapping[Sha256, str]) -> tuple[Server, ...]:
+    """The servers on which the workflows can run.
+
+    Args:
+        servers: those that answer.
+        unfit: what is wrong, by the digest of the node schema (`Prepared.unfit`).
+
+    Raises:
+        WorkflowError: none is left; with what is wrong.
+    """
+    for server in servers:
+        if server.node_schema.sha256 in unfit:
+            reason = unfit[server.node_schema.sha256]
+            logger.warning("server left out: the workflow cannot run on %s: %s", mask(server.url), reason)
+    able = tuple(server for server in servers if server.node_schema.sha256 not in unfit)
+    if not able:
+        raise WorkflowError("\n".join(dict.fromkeys(unfit.values())))
+    return able
 
 
 def eligible(servers: Sequence[Server], needed: Iterable[Reference]) -> tuple[Server, ...]:

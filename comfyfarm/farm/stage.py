@@ -2,19 +2,19 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.hydrate import hydrate_one
+from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import link_models
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import JobConflict
 from comfyfarm.farm.pictures import Pictures
-from comfyfarm.farm.prepare import Prepared, Sources, prepare
+from comfyfarm.farm.prepare import AssetFile, Prepared, Sources, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
 from comfyfarm.farm.shard import Shard
@@ -28,24 +28,34 @@ from comfyfarm.outputs.store import open_output_store
 
 logger = logging.getLogger(__name__)
 
+BytesBar = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+"""Shows the way to so many bytes while it is open; what it gives moves it on by so many."""
+
 
 def plan_request(request: RenderRequest, sources: Sources, servers: Sequence[Server]) -> Prepared:
-    """Preflight: checked against the node schema of the servers themselves.
+    """Preflight: checked against the node schemas of the servers themselves.
 
     Raises:
         InputError: with everything that is wrong, at once.
     """
-    prepared = prepare(request, sources, servers[0].node_schema)
+    prepared = prepare_for_all(request, sources, [server.node_schema for server in servers])
     for warning in prepared.warnings:
         logger.warning("%s", warning)
     return prepared
 
 
-async def hydrate_file(
-    model: LockedModel, *, mirror: str | None, cache_dir: Path, access: S3Access | None = None
-) -> Path:
-    """Have one model file in this host's cache, verified."""
-    return await hydrate_one(model, mirror=mirror, blobs=BlobStore(cache_dir), access=access)
+async def bring_models(request: RenderRequest, models: Sequence[LockedModel], bytes_bar: BytesBar) -> None:
+    """Have model files in this host's cache, several at once, and linked where its servers look.
+
+    Raises:
+        TransferError: no source gave the bytes of some, all of them named.
+        ForeignFile: files that are not ours lie where links should go.
+    """
+    blobs = BlobStore(request.cache_dir)
+    with bytes_bar(sum(model.size for model in missing(models, blobs))) as advance:
+        await hydrate(models, mirror=request.mirror, blobs=blobs, on_progress=advance)
+    if request.models_dir is not None:
+        place_models(models, cache_dir=request.cache_dir, models_dir=request.models_dir)
 
 
 def place_models(models: Sequence[LockedModel], *, cache_dir: Path, models_dir: Path) -> tuple[Path, ...]:
@@ -60,7 +70,7 @@ async def record_batch(ledger: Ledger, request: RenderRequest, prepared: Prepare
         JobConflict: a job's id is known with other content, or in another batch.
     """
     merged = await _with_earlier(ledger, prepared)
-    plan = merged.model_dump(mode="json", exclude={"jobs", "graphs", "warnings"})
+    plan = merged.model_dump(mode="json", exclude={"jobs", "graphs", "warnings", "unfit"})
     kept = json.dumps({"request": request.model_dump(mode="json"), "plan": plan}, sort_keys=True)
     batch = BatchRecord(name=prepared.batch, out=prepared.out, parameters_json=kept)
     await ledger.add_batch(batch, prepared.graphs, prepared.jobs)
@@ -80,11 +90,28 @@ async def _with_earlier(ledger: Ledger, prepared: Prepared) -> Prepared:
             f"batch {prepared.batch!r} sends its outputs to {mask(earlier.out)}; use that, or another --batch"
         )
     models = {(one.folder, one.path): one for one in (*earlier.models, *prepared.models)}
-    assets = {(one.graph_digest, one.name): one for one in (*earlier.assets, *prepared.assets)}
     needed = dict.fromkeys((*earlier.needed, *prepared.needed))
     return prepared.model_copy(
-        update={"models": tuple(models.values()), "assets": tuple(assets.values()), "needed": tuple(needed)}
+        update={
+            "models": tuple(models.values()),
+            "assets": _assets_of_both(earlier, prepared),
+            "needed": tuple(needed),
+        }
     )
+
+
+def _assets_of_both(earlier: Prepared, prepared: Prepared) -> tuple[AssetFile, ...]:
+    """The same graph may have lain in another folder then: the earlier jobs keep what they had."""
+    both = {one.key: one for one in earlier.assets}
+    new = {one.key: one for one in prepared.assets}
+    for job in prepared.jobs:
+        for name in {one.name for one in new.values() if one.graph_digest == job.graph_digest}:
+            mine = new.get((job.id, name)) or new[job.graph_digest, name]
+            known = both.get((job.id, name)) or both.setdefault((job.graph_digest, name), mine)
+            if not known.is_same(mine):
+                mine = mine.model_copy(update={"job": job.id})
+                both[mine.key] = mine
+    return tuple(both.values())
 
 
 async def load_batch(ledger: Ledger, name: str) -> tuple[RenderRequest, Prepared]:

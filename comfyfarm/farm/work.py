@@ -23,7 +23,7 @@ class Batchwork:
 
     def __init__(self, prepared: Prepared, schema: NodeSchema) -> None:
         self._prepared, self._schema = prepared, schema
-        self._assets = {(one.graph_digest, one.name): one for one in prepared.assets}
+        self._assets = {one.key: one for one in prepared.assets}
         self._uploads: dict[tuple[str, str, str], asyncio.Task[str]] = {}
         self._graph = lru_cache(maxsize=16)(self._read)
 
@@ -44,14 +44,16 @@ class Batchwork:
         """
         graph = apply_overrides(self._graph(job.graph_digest), job.overrides, schema=self._schema)
         names = {
-            (asset.node, asset.input): await self._uploaded(
-                self._assets[job.graph_digest, asset.name], client
-            )
+            (asset.node, asset.input): await self._uploaded(self.asset(job, asset.name), client)
             for asset in find_assets(graph, self._schema)
             if is_uploaded(asset)
         }
         graph = with_output_prefix(place_assets(graph, names), self._schema, job.id)
         return graph.to_api(), expected_outputs(graph, self._schema)
+
+    def asset(self, job: JobRecord, name: str) -> AssetFile:
+        """The input file of this name: the job's own, else that of its graph."""
+        return self._assets.get((job.id, name)) or self._assets[job.graph_digest, name]
 
     async def _uploaded(self, asset: AssetFile, client: ComfyClient) -> str:
         key = (client.url, asset.sha256, asset.file.name)

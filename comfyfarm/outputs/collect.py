@@ -9,9 +9,10 @@ from pathlib import Path
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.wire import HistoryEntry, OutputEntry
-from comfyfarm.errors import ServerError
+from comfyfarm.errors import ProtocolError, ServerError
 from comfyfarm.ids import JobId
 from comfyfarm.outputs.names import SpooledFile, safe_relative
+from comfyfarm.outputs.whole import is_whole
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,10 @@ async def _download(
 ) -> tuple[str, int]:
     for tries in range(1, _TRIES + 1):
         try:
-            return await client.download(entry, target)
+            found = await client.download(entry, target)
+            if not is_whole(target):
+                raise ProtocolError(client.shown_url, f"/view of {entry.filename}: the file is cut short")
+            return found
         except ServerError as exc:
             if tries == _TRIES:
                 raise

@@ -50,10 +50,12 @@ def of_history(entry: HistoryEntry, *, expected: Iterable[str]) -> Outcome:
         return of_node_error(error)
     if entry.message("execution_interrupted") is not None:
         return transient(Reason.INTERRUPTED, "interrupted on the server, not by us")
-    if not entry.succeeded:
-        said = "no status at all" if entry.status_str is None else f"status {entry.status_str!r}"
+    needed = tuple(expected)
+    missing = [node for node in needed if not entry.outputs.get(node)]
+    # Old servers keep no status: there, every expected output is all that there is to go by.
+    if not entry.succeeded and (entry.has_status or not needed or missing):
+        said = f"status {entry.status_str!r}" if entry.has_status else "no status at all"
         return transient(Reason.SERVER, f"the history knows neither success nor error: {said}")
-    missing = [node for node in expected if not entry.outputs.get(node)]
     if missing:
         return transient(Reason.SERVER, f"ended in success without an output of node {', '.join(missing)}")
     return SUCCEEDED
@@ -82,6 +84,17 @@ def transient(reason: Reason, message: str, *, evidence: str = "") -> Outcome:
     return Outcome(
         verdict=Verdict.TRANSIENT, reason=reason, message=_one_line(message), evidence=_cut(evidence)
     )
+
+
+def refused(why: str) -> Outcome:
+    """Not sent at all, since it would hurt the server or could never run."""
+    return _permanent(Reason.INVALID_WORKFLOW, f"not sent: {why}", "")
+
+
+def with_evidence(outcome: Outcome, more: str) -> Outcome:
+    """The outcome with what else was seen, behind what it has already."""
+    whole = "\n\n".join(part for part in (outcome.evidence, more) if part)
+    return outcome.model_copy(update={"evidence": _cut(whole)})
 
 
 def _permanent(reason: Reason, message: str, evidence: str) -> Outcome:

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat
 
+from comfyfarm.run.wedge import WEDGED_S
+
 
 class Deadlines(BaseModel):
     """All in seconds. The end of one is a cancel, then a transient outcome that names the phase."""
@@ -18,6 +20,8 @@ class Deadlines(BaseModel):
     """Running without any progress: the end."""
     execution_s: PositiveFloat = 600.0
     """From the start of the first node to the end."""
+    wedged_s: PositiveFloat = WEDGED_S
+    """Prompts are pending and none runs: the server is held for dead."""
     collect_s: PositiveFloat = 600.0
     """Downloading the outputs from the server."""
     cancel_s: PositiveFloat = 15.0

@@ -12,13 +12,13 @@ class RetryPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    attempts: PositiveInt = 5
+    attempts: PositiveInt = 4
     """Tries in all, the first included."""
     oom_retries: int = 2
     """Tries after an out-of-memory."""
     crash_retries: int = 1
     """Tries on another server after a server died under the job."""
-    base_s: PositiveFloat = 1.0
+    base_s: PositiveFloat = 2.0
     """Cap of the first delay; it doubles with each try."""
     cap_s: PositiveFloat = 60.0
 
@@ -30,6 +30,8 @@ class Tried(BaseModel):
 
     server_url: str
     outcome: Outcome
+    may_run: bool = False
+    """The server stopped answering in mid-run, and may know the prompt when it is back."""
 
 
 class Retry(BaseModel):
@@ -41,6 +43,8 @@ class Retry(BaseModel):
     least_s: NonNegativeFloat = 0.0
     avoid: frozenset[str] = frozenset()
     """Servers that should not get it while another one can."""
+    prefer: str | None = None
+    """The server that may still know the prompt: it gets the job if it is back by then."""
     reason: str
 
 
@@ -76,7 +80,8 @@ def next_step(tried: Sequence[Tried], policy: RetryPolicy) -> NextStep:
     return Retry(
         cap_s=delay_cap_s(len(tried) - 1, policy),
         least_s=min(last.retry_after_s or 0.0, policy.cap_s),
-        avoid=frozenset({tried[-1].server_url}),
+        avoid=frozenset() if tried[-1].may_run else frozenset({tried[-1].server_url}),
+        prefer=tried[-1].server_url if tried[-1].may_run else None,
         reason=f"{last.reason}: {last.message}",
     )
 
@@ -84,6 +89,14 @@ def next_step(tried: Sequence[Tried], policy: RetryPolicy) -> NextStep:
 def delay_cap_s(retry: int, policy: RetryPolicy) -> float:
     """Upper end of the jitter before retry number `retry`, counted from 0, in seconds."""
     return float(min(policy.cap_s, policy.base_s * 2**retry))
+
+
+def jittered_s(cap_s: float, share: float, *, least_s: float = 0.0) -> float:
+    """A delay by full jitter, in seconds, never less than the server asked for.
+
+    `share`: of the cap, drawn anew each time, all from 0 to 1 equally likely.
+    """
+    return max(least_s, share * cap_s)
 
 
 def _allowed(reason: Reason | None, policy: RetryPolicy) -> int:

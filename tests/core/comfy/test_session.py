@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import httpx
 import pytest
 from aiohttp import web
 
@@ -199,3 +200,48 @@ async def test_the_last_thirty_messages_are_kept_each_cut() -> None:
     assert len(inbox.latest) == 30
     assert '"value": 10' in inbox.latest[0]
     assert all(len(one) <= 2000 for one in inbox.latest)
+
+
+async def test_a_connection_made_anew_hears_the_rest_of_a_prompt(
+    serving: Serving, graph: dict[str, Any], job_id: JobId
+) -> None:
+    fake, url = serving(prompt_seconds=2.0)
+    async with Session(url) as session:
+        assert await session.listening(10)
+        with session.follow(job_id) as inbox:
+            await session.client.submit(graph, prompt_id=job_id, client_id=session.client_id)
+            while not (fake.log and fake.log[0]["started"]):
+                await SystemClock().sleep(0.01)
+            async with httpx.AsyncClient() as http:
+                answer = await http.post(f"{url}/fake/script", json={"now": "forget-client"})
+            assert answer.is_success  # the server has forgotten whose socket it is
+            await session.reconnect()
+            async with asyncio.timeout(10):
+                await heard_until_end(inbox)
+
+    assert fake.log[0]["end"] == "success"
+
+
+def test_another_node_than_before_is_progress_and_the_same_is_none() -> None:
+    clock = SwiftClock()
+    inbox = Inbox(clock)
+    inbox.put(Message(type="executing", data={"prompt_id": "p", "node": "3"}))
+    heard = inbox.heard_at
+
+    inbox.at_node("3")
+    assert inbox.heard_at == heard
+    inbox.at_node("4")
+    assert inbox.heard_at > heard
+
+
+async def test_a_condemned_server_wakes_its_followers() -> None:
+    session = Session("http://127.0.0.1:1")
+    with session.follow(JobId("p")) as inbox:
+        waiting = asyncio.create_task(inbox.wait(30))
+        await SystemClock().sleep(0)
+        session.condemn("it is to be restarted")
+        await asyncio.wait_for(waiting, 5)
+    assert session.condemned == "it is to be restarted"
+    session.absolve()
+    assert session.condemned == ""
+    await session.client.close()

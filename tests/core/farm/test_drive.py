@@ -8,7 +8,9 @@ import pytest
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import LedgerError
 from comfyfarm.farm.drive import drive
-from comfyfarm.farm.shard import Shard, TakenJob
+from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.stopping import Stop
+from comfyfarm.farm.taken import TakenJob
 
 
 class SwiftClock(SystemClock):
@@ -28,7 +30,8 @@ class Jobs:
         self.others = others
         self.has_lanes = True
         self.looks_before_a_lane = 0
-        self.open = 0
+        self.open = self.interrupted = 0
+        self.closed = False
         self.most_open = 0
         self.ran: list[Any] = []
         self.given_back: list[tuple[int, str]] = []
@@ -38,9 +41,10 @@ class Jobs:
         await SystemClock().sleep(0)
         return self.looks_before_a_lane < 0
 
-    async def take(self) -> Any:
+    async def take(self, most: int) -> tuple[Any, ...]:
         assert self.looks_before_a_lane < 0, "taken without a GPU"
-        return Numbered(self.left.pop(0)) if self.left else None
+        taken, self.left = self.left[:most], self.left[most:]
+        return tuple(Numbered(number) for number in taken)
 
     async def is_finished(self) -> bool:
         self.others -= 1
@@ -48,6 +52,17 @@ class Jobs:
 
     async def give_back(self, job: Any, *, note: str) -> None:
         self.given_back.append((job.id, note))
+
+    async def interrupt(self, *, cancelled: bool) -> None:
+        assert not cancelled
+        self.interrupted += 1
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @property
+    def is_busy(self) -> bool:
+        return self.open > 0
 
     async def run(self, job: Any) -> None:
         self.open += 1
@@ -62,8 +77,9 @@ class Numbered:
         self.id = number
 
 
-async def driven(jobs: Jobs, run: Any = None) -> None:
-    await asyncio.wait_for(drive(cast(Shard, jobs), run or jobs.run, clock=SwiftClock()), 10)
+async def driven(jobs: Jobs, run: Any = None, *, stop: Stop | None = None) -> bool:
+    driving = drive(cast(Shard, jobs), run or jobs.run, clock=SwiftClock(), stop=stop)
+    return await asyncio.wait_for(driving, 10)
 
 
 async def test_nothing_is_taken_before_a_lane_has_its_gpu() -> None:
@@ -132,6 +148,52 @@ async def test_what_a_job_raises_ends_it_and_is_raised_as_it_is() -> None:
         await driven(jobs, run)
 
     assert cancelled == [0]
+    assert jobs.interrupted == 1
+
+
+async def slow(jobs: Jobs, stop: Stop, *, again: bool) -> bool:
+    """Whether the job that runs when the stop is asked for came to its end, half a second later."""
+    ended = []
+
+    async def run(job: Any) -> None:
+        jobs.open += 1
+        try:
+            if not stop.is_asked or again:
+                stop.ask()
+            await SystemClock().sleep(0.5)
+            ended.append(job.id)
+        finally:
+            jobs.open -= 1
+
+    assert not await driven(jobs, run, stop=stop)
+    return bool(ended)
+
+
+async def test_a_stop_lets_what_runs_end_and_begins_nothing_new() -> None:
+    jobs = Jobs(9)
+    assert await slow(jobs, Stop(), again=False)
+
+    assert len(jobs.left) >= 7
+    assert jobs.closed
+    assert jobs.interrupted == 1
+
+
+async def test_a_second_wish_or_the_end_of_the_grace_interrupts() -> None:
+    both = Jobs(9)
+    assert not await slow(both, Stop(), again=True)
+    assert len(both.left) == 7
+    assert not await slow(Jobs(9), Stop(grace_s=0.1), again=False)
+
+
+async def test_a_stop_does_not_wait_for_a_job_that_is_on_no_server() -> None:
+    jobs, stop = Jobs(1), Stop()
+
+    async def wait_before_a_retry(_job: Any) -> None:
+        stop.ask()
+        await SystemClock().sleep(60)
+
+    assert not await driven(jobs, wait_before_a_retry, stop=stop)
+    assert stop.left_s > 20
 
 
 async def test_a_cancel_goes_through() -> None:

@@ -55,15 +55,35 @@ async def test_two_renders_at_once_share_the_jobs(project: Any, serving: Serving
     assert one_set_each(project, rows)
 
 
-async def test_a_signal_interrupts_the_prompts_and_gives_the_jobs_back(
+async def test_a_first_signal_lets_what_runs_end(project: Any, serving: Serving, until: Any) -> None:
+    serving(prompt_seconds=1.0)
+    jobs = project.jobs(6)
+    process = project.start(str(jobs))
+    await until(lambda: any(prompt["started"] for one in project.servers for prompt in one.fake.log))
+    process.send_signal(signal.SIGTERM)
+    out, err = await asyncio.to_thread(process.communicate, timeout=30)
+
+    assert process.returncode == 0, err  # in order, as it was told to
+    accepted = project.prompts()
+    succeeded = {row["id"] for row in map(json.loads, out.splitlines()) if row["status"] == "succeeded"}
+    assert 1 <= len(succeeded) < 6
+    assert set(accepted) == succeeded
+    rows = await project.render(project.request(jobs))
+    assert [row.status for row in rows] == ["succeeded"] * 6
+    assert project.prompts() == {row.id: 1 for row in rows}
+
+
+async def test_a_second_signal_interrupts_the_prompts_and_gives_the_jobs_back(
     project: Any, serving: Serving, until: Any
 ) -> None:
     serving(script="hang*4")
     jobs = project.jobs(4)
     process = project.start(str(jobs))
     await until(lambda: any(prompt["started"] for one in project.servers for prompt in one.fake.log))
-    process.send_signal(signal.SIGTERM)
-    out, err = await asyncio.to_thread(process.communicate, timeout=30)
+    process.send_signal(signal.SIGINT)
+    await SystemClock().sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    out, err = await asyncio.to_thread(process.communicate, timeout=20)
 
     told = [json.loads(line) for line in out.splitlines()]
     assert process.returncode == 3, err

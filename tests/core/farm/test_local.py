@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,19 @@ import pytest
 from PIL import Image
 
 from comfyfarm.errors import AssetsMissing, InputError, JobConflict, NamesMissing, ServerUnreachable
-from comfyfarm.farm.local import jitter_s
+from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.results import ResultRow, exit_code
+from comfyfarm.farm.servers import examine_all
+from comfyfarm.farm.stage import load_batch, plan_request, record_batch
+from comfyfarm.farm.work import Batchwork
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import open_ledger
-from comfyfarm.run.retry import Retry
+from comfyfarm.workflow.schema import NodeSchema
+from fake_server.comfy import ExtraNodes
 
 Serving = Callable[..., Any]
+
+SHIPPED = json.loads(resources.files("comfyfarm.workflow").joinpath("object_info.json").read_bytes())
 
 
 def by_id(rows: list[ResultRow]) -> dict[str, ResultRow]:
@@ -238,6 +245,37 @@ async def test_a_graph_that_cannot_run_is_refused_with_all_its_faults(
     assert served.prompts == []
 
 
+async def test_a_server_on_which_the_workflow_cannot_run_gets_nothing_of_it(
+    project: Any, serving: Serving, graph: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    pack = ExtraNodes(classes={"Tint": SHIPPED["EmptyImage"]})
+    poor, rich = serving(), serving(extra_nodes=pack)
+    tinted = graph()
+    tinted["1"]["class_type"] = "Tint"
+    project.write("tinted.json", tinted)
+
+    rows = await project.render(project.request(project.jobs(3, workflow="tinted.json")))
+
+    assert [row.status for row in rows] == ["succeeded"] * 3
+    assert poor.prompts == []
+    assert len(rich.prompts) == 3
+    assert f"cannot run on {poor.url}" in caplog.text
+    assert "'Tint'" in caplog.text
+
+
+async def test_a_batch_that_no_server_can_run_leaves_nothing_in_the_ledger(
+    project: Any, serving: Serving
+) -> None:
+    serving()
+    workflow = project.write("w.json", loader("sub/a.pth"))
+
+    with pytest.raises(NamesMissing):
+        await project.render(project.request(workflow, lock=pinned("sub/a.pth")))
+
+    async with await open_ledger(project.ledger_url) as ledger:
+        assert await ledger.batches() == ()
+
+
 async def test_a_server_that_is_down_is_left_out(project: Any, serving: Serving) -> None:
     served = serving()
     request = project.request(project.jobs(2))
@@ -316,6 +354,52 @@ async def test_a_batch_does_not_change_where_its_outputs_go(project: Any, servin
         )
 
 
+async def test_a_workflow_in_two_folders_is_rendered_with_the_input_files_of_each(
+    project: Any, serving: Serving
+) -> None:
+    served = serving()
+    for folder, color in (("a", "red"), ("b", "blue"), ("c", "green")):
+        project.write(f"{folder}/w.json", inverted("face.png"))
+        Image.new("RGB", (8, 8), color).save(project.root / folder / "face.png")
+    jobs = project.root / "jobs.jsonl"
+    jobs.write_text('{"workflow": "a/w.json"}\n{"workflow": "b/w.json"}\n')
+
+    await project.render(project.request(jobs, batch="folders"))
+    third = project.request(
+        project.root / "c" / "w.json", batch="folders", overrides={"3.filename_prefix": "c"}
+    )
+    rows = await project.render(third)
+
+    assert [row.status for row in rows] == ["succeeded"] * 3
+    uploaded = {path.read_bytes() for path in served.fake.input_dir.rglob("face.png")}
+    assert uploaded == {(project.root / folder / "face.png").read_bytes() for folder in "abc"}
+    assert served.asked("POST /upload/image") == 3
+
+
+async def test_earlier_jobs_keep_their_input_files_when_a_batch_grows(project: Any, serving: Serving) -> None:
+    serving()
+    for folder, color in (("a", "red"), ("b", "blue")):
+        project.write(f"{folder}/w.json", inverted("face.png"))
+        Image.new("RGB", (8, 8), color).save(project.root / folder / "face.png")
+    async with await open_ledger(project.ledger_url) as ledger:
+        for folder in "ab":
+            job_file = project.root / f"{folder}.jsonl"
+            job_file.write_text(
+                json.dumps({"workflow": f"{folder}/w.json", "set": {"3.filename_prefix": folder}})
+            )
+            request = project.request(job_file, batch="growing")
+            prepared = plan_request(request, read_sources(request), await examine_all(request.servers))
+            await record_batch(ledger, request, prepared)
+        _, both = await load_batch(ledger, "growing")
+        jobs = await ledger.jobs("growing")
+
+    work = Batchwork(both, NodeSchema.shipped())
+    assert {work.asset(job, "face.png").file.parent.name: job.overrides[0].value for job in jobs} == {
+        "a": "a",
+        "b": "b",
+    }
+
+
 async def test_every_missing_input_file_is_named_at_once(project: Any, serving: Serving) -> None:
     served = serving()
     for name in ("a", "b", "../escapes"):
@@ -340,14 +424,3 @@ async def test_a_file_of_the_servers_own_is_not_looked_for_here(project: Any, se
 
     assert row.status == "succeeded"
     assert served.asked("POST /upload/image") == 0
-
-
-# --- small things -------------------------------------------------------------------------------
-
-
-def test_the_jitter_is_full_but_never_below_what_the_server_asked_for() -> None:
-    many = [jitter_s(Retry(cap_s=4.0, reason="")) for _ in range(500)]
-
-    assert min(many) < 0.5
-    assert 3.5 < max(many) <= 4.0
-    assert jitter_s(Retry(cap_s=0.0, least_s=3.0, reason="")) == 3.0

@@ -1,12 +1,13 @@
 """From a request to a plan, before any server is asked to do something."""
 
 import json
+from importlib import resources
 from typing import Any
 
 import pytest
 
-from comfyfarm.errors import InputError, JobConflict, UsageError, WorkflowError
-from comfyfarm.farm.prepare import plan_jobs, prepare, read_sources
+from comfyfarm.errors import AssetsMissing, InputError, JobConflict, UsageError, WorkflowError
+from comfyfarm.farm.prepare import plan_jobs, prepare, prepare_for_all, read_sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -116,3 +117,109 @@ def test_the_digest_of_the_sources_follows_every_byte(project: Any) -> None:
     file.write_text(file.read_text() + " ")
 
     assert read_sources(request).digest() != before
+
+
+# --- servers that differ -------------------------------------------------------------------------
+
+
+def without(schema: NodeSchema, *classes: str, name: str) -> NodeSchema:
+    """A server that has not these classes."""
+    shipped = resources.files("comfyfarm.workflow").joinpath("object_info.json").read_bytes()
+    kept = {key: value for key, value in json.loads(shipped).items() if key not in classes}
+    return NodeSchema.from_object_info(kept, name=name, live=True)
+
+
+def test_a_schema_under_which_it_cannot_run_is_unfit_and_the_others_are_used(
+    project: Any, graph: Any, schema: NodeSchema
+) -> None:
+    request = project.request(project.write("w.json", graph()))
+    poor = without(schema, "EmptyImage", name="http://poor:1")
+
+    prepared = prepare_for_all(request, read_sources(request), [poor, schema, poor])
+
+    assert list(prepared.unfit) == [poor.sha256]
+    assert "'EmptyImage' is not in http://poor:1" in prepared.unfit[poor.sha256]
+    assert prepared.jobs == prepare(request, read_sources(request), schema).jobs
+
+
+def test_when_it_can_run_nowhere_all_that_is_wrong_is_told(
+    project: Any, graph: Any, schema: NodeSchema
+) -> None:
+    request = project.request(project.write("w.json", graph()))
+    poor = without(schema, "EmptyImage", name="http://poor:1")
+    poorer = without(schema, "EmptyImage", "SaveImage", name="http://poorer:1")
+
+    with pytest.raises(WorkflowError) as caught:
+        prepare_for_all(request, read_sources(request), [poor, poorer])
+
+    told = str(caught.value)
+    assert "on http://poor:1:\n" in told
+    assert "on http://poorer:1:\n" in told
+    assert "'SaveImage'" in told
+    with pytest.raises(WorkflowError) as alone:
+        prepare_for_all(request, read_sources(request), [poor])
+    assert str(alone.value).startswith(f"{project.root / 'w.json'}: node 1")
+
+
+def test_an_input_that_only_some_servers_know_can_be_set(
+    project: Any, graph: Any, schema: NodeSchema
+) -> None:
+    """A class of one server has an input more, which the file leaves out."""
+    shipped = json.loads(resources.files("comfyfarm.workflow").joinpath("object_info.json").read_bytes())
+    shipped["EmptyImage"]["input"]["optional"] = {"glow": ["INT", {"default": 0}]}
+    newer = NodeSchema.from_object_info(shipped, name="http://newer:1", live=True)
+    request = project.request(project.write("w.json", graph()), overrides={"1.glow": 3})
+
+    prepared = prepare_for_all(request, read_sources(request), [schema, newer])
+
+    assert list(prepared.unfit) == [schema.sha256]
+    assert "no input 'glow'" in prepared.unfit[schema.sha256]
+
+
+# --- input files ---------------------------------------------------------------------------------
+
+LOADS = {
+    "1": {"class_type": "LoadImage", "inputs": {"image": "face.png"}},
+    "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "p"}},
+}
+
+
+def in_folders(project: Any, *names: str) -> Any:
+    """The same workflow in several folders, each with an input file of one name."""
+    for name in names:
+        project.write(f"{name}/w.json", LOADS)
+        (project.root / name / "face.png").write_bytes(name.encode())
+    jobs = project.root / "jobs.jsonl"
+    jobs.write_text("".join(f'{{"workflow": "{name}/w.json"}}\n' for name in names))
+    return project.request(jobs)
+
+
+def test_one_workflow_in_two_folders_takes_the_input_files_of_each(project: Any, schema: NodeSchema) -> None:
+    request = in_folders(project, "a", "b")
+
+    prepared = prepare(request, read_sources(request), schema)
+
+    (first, second) = prepared.jobs
+    found = {one.key: one.file for one in prepared.assets}
+    assert first.graph_digest == second.graph_digest
+    assert found == {
+        (first.graph_digest, "face.png"): project.root / "a" / "face.png",
+        (second.id, "face.png"): project.root / "b" / "face.png",
+    }
+
+
+def test_the_same_file_in_two_folders_is_named_once(project: Any, schema: NodeSchema) -> None:
+    request = in_folders(project, "a", "b")
+    (project.root / "b" / "face.png").write_bytes(b"a")
+
+    assert len(prepare(request, read_sources(request), schema).assets) == 1
+
+
+def test_a_file_that_lies_in_one_of_two_folders_is_missing_in_the_other(
+    project: Any, schema: NodeSchema
+) -> None:
+    request = in_folders(project, "a", "b")
+    (project.root / "b" / "face.png").unlink()
+
+    with pytest.raises(AssetsMissing, match=r"face\.png"):
+        prepare(request, read_sources(request), schema)

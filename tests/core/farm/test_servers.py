@@ -1,5 +1,6 @@
 """How servers are, what they are called, and which of them can have the work."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -7,10 +8,27 @@ import pytest
 from aiohttp import web
 
 from comfyfarm.comfy.wire import Device
-from comfyfarm.errors import NamesMissing, ServerError, ServerUnreachable, UsageError
-from comfyfarm.farm.servers import eligible, examine, examine_all, health, host_slug, model_slug
-from comfyfarm.workflow.reader import workflow_from
+from comfyfarm.errors import (
+    NamesMissing,
+    ServerError,
+    ServerUnreachable,
+    TryLater,
+    UsageError,
+    WorkflowError,
+)
+from comfyfarm.farm.servers import (
+    eligible,
+    examine,
+    examine_all,
+    health,
+    host_of,
+    host_slug,
+    model_slug,
+    suited,
+)
+from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.references import Reference, find_references
+from comfyfarm.workflow.schema import NodeSchema
 from fake_server.serve import serve
 
 Serving = Callable[..., Any]
@@ -33,6 +51,31 @@ Serving = Callable[..., Any]
 )
 def test_a_gpu_has_the_slug_of_its_model(name: str, kind: str, slug: str) -> None:
     assert model_slug(Device(name=name, type=kind)) == slug
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://gpu-box.example:8188", "gpu-box-example"),
+        ("https://GPU-box.example", "gpu-box-example"),
+        ("http://me:secret@10.0.0.7:8188/sub", "10-0-0-7"),
+    ],
+)
+def test_a_server_belongs_to_the_host_that_its_address_names(url: str, host: str) -> None:
+    assert host_of(url) == host
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "127.8.9.1", "localhost", "[::1]"])
+def test_loopback_is_this_machine_by_its_own_name(name: str) -> None:
+    assert host_of(f"http://{name}:8188") == host_slug()
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8188", "ftp://h:1", "http://", "http://h:0", "http://[bad", "http://h:x"]
+)
+def test_what_is_no_address_is_said_before_anything_is_asked(url: str) -> None:
+    with pytest.raises(UsageError, match="no address of a server"):
+        host_of(url)
 
 
 def test_a_host_has_a_slug() -> None:
@@ -104,7 +147,15 @@ async def test_a_server_is_examined(serving: Serving) -> None:
     assert not found.url.endswith("/")
     assert found.identity
     assert found.node_schema.live
-    assert found.record("here").model == "rtx4090"
+    assert found.host == host_slug()
+    assert found.record().model == "rtx4090"
+    assert found.record().host == host_slug()
+
+
+async def test_servers_of_one_host_all_carry_its_name(serving: Serving) -> None:
+    urls = [serving().url, serving().url.replace("127.0.0.1", "localhost")]
+
+    assert [one.host for one in await examine_all(urls, "gpu1")] == ["gpu1", "gpu1"]
 
 
 async def test_one_that_answers_is_enough(serving: Serving) -> None:
@@ -116,6 +167,69 @@ async def test_one_that_answers_is_enough(serving: Serving) -> None:
         await examine_all(["http://127.0.0.1:1"])
     with pytest.raises(UsageError, match="--server"):
         await examine_all([])
+
+
+def answering(status: int, text: str) -> web.Application:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=status, text=text)
+
+    app = web.Application()
+    app.router.add_get("/{tail:.*}", answer)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(200, "<html>Welcome to nginx!</html>"), (404, "no such page"), (401, "who are you?")],
+)
+async def test_another_program_at_the_address_is_wrong_usage_and_its_answer_is_told(
+    status: int, text: str
+) -> None:
+    with serve(answering(status, text)) as url, pytest.raises(UsageError) as caught:
+        await examine_all([url])
+
+    told = str(caught.value)
+    assert url in told
+    assert f"answered {status} {text!r}" in told
+    assert "did not answer" not in told
+
+
+async def test_nothing_at_the_address_may_be_there_later() -> None:
+    with pytest.raises(ServerUnreachable) as caught:
+        await examine_all(["http://127.0.0.1:1"])
+
+    assert str(caught.value).count("did not answer") == 1
+
+
+async def test_a_proxy_without_a_server_behind_it_may_have_one_later() -> None:
+    told = "answered 502 'Bad Gateway'"
+    with serve(answering(502, "Bad Gateway")) as url, pytest.raises(TryLater, match=told):
+        await examine_all([url])
+
+
+async def test_while_one_address_may_work_later_the_call_may_succeed_later(serving: Serving) -> None:
+    with serve(answering(200, "<html>")) as url:
+        with pytest.raises(TryLater) as caught:
+            await examine_all([url, "http://127.0.0.1:1"])
+        assert url in str(caught.value)
+        assert "http://127.0.0.1:1" in str(caught.value)
+
+        served = serving()
+        assert [one.url for one in await examine_all([url, served.url])] == [served.url]
+
+
+async def test_a_server_on_which_the_workflow_cannot_run_is_left_out_with_the_reason(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    (server,) = await examine_all([serving().url])
+    small = NodeSchema.from_object_info({"Mine": {"input": {}}}, name="h")
+    other = server.model_copy(update={"url": "http://h:1", "node_schema": small})
+    unfit = {other.node_schema.sha256: "w.json: node 3: no such class"}
+
+    assert suited([server, other], unfit) == (server,)
+    assert "http://h:1: w.json: node 3: no such class" in caplog.text
+    with pytest.raises(WorkflowError, match="no such class"):
+        suited([other], unfit)
 
 
 async def test_garbage_for_a_schema_leaves_a_server_out(serving: Serving) -> None:
@@ -134,7 +248,7 @@ async def test_garbage_for_a_schema_leaves_a_server_out(serving: Serving) -> Non
 
 async def references(graph: dict[str, Any], url: str) -> tuple[Reference, ...]:
     schema = (await examine(url)).node_schema
-    return find_references(workflow_from(graph, name="w"), schema).references
+    return find_references(read_workflow(json.dumps(graph).encode(), name="w"), schema).references
 
 
 async def test_only_servers_with_every_name_are_eligible(serving: Serving) -> None:

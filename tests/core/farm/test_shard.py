@@ -10,8 +10,8 @@ import pytest
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
-from comfyfarm.errors import NoLane, StaleClaim
-from comfyfarm.farm.prepare import prepare, read_sources
+from comfyfarm.errors import NoLane, SpoolError, StaleClaim
+from comfyfarm.farm.prepare import plan_jobs, prepare, read_sources
 from comfyfarm.farm.servers import examine_all
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.stage import open_shard, record_batch
@@ -47,8 +47,7 @@ async def lanes(shard: Shard) -> AsyncIterator[None]:
 
 
 async def taken(shard: Shard) -> Any:
-    job = await shard.take()
-    assert job is not None
+    (job,) = await shard.take(1)
     return job
 
 
@@ -82,7 +81,7 @@ async def test_a_server_that_did_not_take_it_is_avoided_while_there_is_another(
     first, second = serving(script="500*9"), serving(script="500*9")
     async with shard_of(project, 1, [first.url, second.url]) as (shard, ledger), lanes(shard):
         job = await taken(shard)
-        steps = [await shard.render(job) for _ in range(4)]
+        steps = [await shard.render(job) for _ in range(3)]
         servers = [one.server_url for one in await ledger.attempts(job.id)]
 
     assert all(isinstance(step, Retry) for step in steps)
@@ -180,3 +179,23 @@ async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
         assert not shard.has_begun(served.url)
     async with await open_ledger(project.ledger_url) as ledger:
         assert await ledger.living_servers() == ()
+
+
+async def test_a_host_that_cannot_keep_files_blames_no_job_and_renders_nothing_twice(
+    project: Any, serving: Serving
+) -> None:
+    serving()
+    spool = project.root / "state" / "spool"
+    spool.parent.mkdir()
+    spool.write_text("a file where the folder should be: no disk takes anything here")
+    request = project.request(project.jobs(1))
+
+    with pytest.raises(SpoolError, match="free some space"):
+        await project.render(request)
+    (before,) = await project.rows(f"{plan_jobs(request, read_sources(request)).batch}")
+    spool.unlink()
+    (after,) = await project.render(request)
+
+    assert before.status == "pending"
+    assert after.status == "succeeded"
+    assert set(project.prompts().values()) == {1}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comfyfarm.run.outcome import SUCCEEDED, Outcome, Reason, Verdict
-from comfyfarm.run.retry import Collect, Dead, Retry, RetryPolicy, Tried, delay_cap_s, next_step
+from comfyfarm.run.retry import Collect, Dead, Retry, RetryPolicy, Tried, delay_cap_s, jittered_s, next_step
 
 A, B, C = "http://a:1", "http://b:1", "http://c:1"
 PASSING = [
@@ -35,8 +35,8 @@ def tried(server: str, reason: Reason | None, *, verdict: Verdict = Verdict.TRAN
         ([tried(A, Reason.OOM), tried(B, Reason.SERVER), tried(A, Reason.OOM)], "retry"),
         ([tried(A, Reason.CRASH)] * 2, "dead"),
         ([tried(A, Reason.CRASH), tried(B, Reason.CRASH)], "dead"),
-        ([tried(A, Reason.SERVER)] * 4, "retry"),
-        ([tried(A, Reason.SERVER)] * 5, "dead"),
+        ([tried(A, Reason.SERVER)] * 3, "retry"),
+        ([tried(A, Reason.SERVER)] * 4, "dead"),
         ([tried(A, Reason.CRASH), tried(B, Reason.SERVER)], "retry"),
     ],
 )
@@ -51,6 +51,14 @@ def test_the_dead_letter_is_the_last_outcome() -> None:
     step = next_step([tried(A, Reason.SERVER), last], RetryPolicy())
 
     assert step == Dead(outcome=last.outcome)
+
+
+def test_a_server_that_may_still_know_the_prompt_is_preferred() -> None:
+    lost = tried(A, Reason.SERVER).model_copy(update={"may_run": True})
+    step = next_step([tried(B, Reason.SERVER), lost], RetryPolicy())
+
+    assert isinstance(step, Retry)
+    assert (step.prefer, step.avoid) == (A, frozenset())
 
 
 def test_a_job_that_crashes_two_servers_is_permanent() -> None:
@@ -150,3 +158,11 @@ def test_delays_grow_up_to_their_cap(policy: RetryPolicy, retry: int) -> None:
 
 def test_a_success_is_collected_whatever_was_before() -> None:
     assert next_step([*[tried(A, Reason.SERVER)] * 9, tried(A, None)], RetryPolicy()) == Collect()
+
+
+@given(st.floats(0, 600), st.floats(0, 1), st.floats(0, 600))
+def test_the_jitter_is_full_but_never_below_what_the_server_asked_for(
+    cap_s: float, share: float, least_s: float
+) -> None:
+    assert jittered_s(cap_s, share) == share * cap_s
+    assert jittered_s(cap_s, share, least_s=least_s) == max(least_s, share * cap_s)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.farm.ending import interrupt_left
 from comfyfarm.farm.prepare import prepare, read_sources
 from comfyfarm.farm.stage import load_batch, record_batch
-from comfyfarm.farm.stop import interrupt_left
 from comfyfarm.ledger.ledger import Ledger, open_ledger
 from comfyfarm.ledger.owner import this_owner
 from comfyfarm.workflow.schema import NodeSchema

@@ -1,0 +1,67 @@
+"""Ends prompts that nobody waits for any more: proven, and then written down."""
+
+import asyncio
+import logging
+
+from comfyfarm.clock import Clock, SystemClock
+from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.comfy.wire import Phase
+from comfyfarm.errors import ServerError
+from comfyfarm.farm.recorder import give_up
+from comfyfarm.ledger.ledger import Ledger
+from comfyfarm.ledger.owner import is_gone, this_owner
+from comfyfarm.ledger.records import AttemptRecord, Claim
+from comfyfarm.run.cancel import cancel_prompt
+
+logger = logging.getLogger(__name__)
+
+INTERRUPT_S = 10.0  # a run that is being cancelled has 30 in all
+_ANSWER_S = 3.0
+
+
+async def end_prompt(
+    ledger: Ledger, claim: Claim, attempt: AttemptRecord, *, why: str, clock: Clock, deadline_s: float
+) -> bool:
+    """Have its server let go of an attempt's prompt; whether it did.
+
+    Only then is the attempt given up. One whose number is not known may still arrive there, one
+    that was not let go of may still run, and one that is done can be collected: they stay open, so
+    that the next owner looks.
+    """
+    async with ComfyClient(attempt.server_url, timeout_s=_ANSWER_S) as client:
+        if await _is_done(client, attempt):
+            return True
+        let_go = await cancel_prompt(client, attempt.job_id, clock=clock, deadline_s=deadline_s)
+    if let_go and attempt.prompt_number is not None:
+        await give_up(ledger, claim, attempt.id, why)
+    return let_go
+
+
+async def _is_done(client: ComfyClient, attempt: AttemptRecord) -> bool:
+    try:
+        state = await client.prompt_state(attempt.job_id)
+    except ServerError:
+        return False
+    return state.phase is Phase.COMPLETED and state.number in {None, attempt.prompt_number}
+
+
+async def interrupt_left(ledger: Ledger, batch: str) -> int:
+    """Interrupt the prompts of a batch whose owners are gone, and cancel its jobs; how many they were.
+
+    From the ledger alone: its own process is gone. Safe to repeat. Jobs of living processes are
+    theirs to end.
+    """
+    gone = [one for one in await ledger.owners(batch) if is_gone(one)]
+    taken = await ledger.take(batch, this_owner(), 10_000, dead_owners=gone)
+    for job, claim in taken:
+        left = [one for one in await ledger.attempts(job.id) if one.verdict is None]
+        await asyncio.gather(*(_interrupt(ledger, claim, one) for one in left))
+        await ledger.cancel(claim, "cancelled")
+    logger.info("batch %s: %d jobs cancelled", batch, len(taken))
+    return len(taken)
+
+
+async def _interrupt(ledger: Ledger, claim: Claim, attempt: AttemptRecord) -> None:
+    why = "interrupted by us"
+    if await end_prompt(ledger, claim, attempt, why=why, clock=SystemClock(), deadline_s=INTERRUPT_S):
+        await give_up(ledger, claim, attempt.id, why)  # nobody looks for it any more

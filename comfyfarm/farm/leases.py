@@ -1,0 +1,72 @@
+"""Keeps a shard's claims and servers alive in the ledger, all of them in one statement each."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from comfyfarm.clock import Clock
+from comfyfarm.errors import FarmError
+from comfyfarm.ids import JobId
+from comfyfarm.ledger.claims import LEASE_S
+from comfyfarm.ledger.ledger import Ledger
+from comfyfarm.ledger.records import Claim, ServerRecord
+
+logger = logging.getLogger(__name__)
+
+RENEW_S = LEASE_S / 3
+
+
+class Leases:
+    """While entered: the servers are registered, the claims renewed, and both given up at the end."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        owner: str,
+        servers: Sequence[ServerRecord],
+        *,
+        claims: Callable[[], Iterable[Claim]],
+        on_lost: Callable[[JobId], None],
+        clock: Clock,
+    ) -> None:
+        """`claims`: those of the moment. `on_lost` is told of each job that another owner has now."""
+        self._ledger, self._owner, self._clock = ledger, owner, clock
+        self._servers = {server.url: server for server in servers}
+        self._claims, self._on_lost = claims, on_lost
+        self._renewer: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._register()
+        self._renewer = asyncio.create_task(self._renew(), name="lease renewer")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._renewer is not None:
+            self._renewer.cancel()
+            await asyncio.gather(self._renewer, return_exceptions=True)
+        await self._ledger.remove_servers(self._owner)
+
+    async def drop_server(self, url: str) -> None:
+        """A server that is of no use any more counts no more, at once."""
+        if self._servers.pop(url, None) is not None:
+            await self._ledger.remove_server(url, self._owner)
+
+    async def _register(self) -> None:
+        await self._ledger.register_servers(list(self._servers.values()), self._owner, LEASE_S)
+
+    async def _renew(self) -> None:
+        while True:
+            await self._clock.sleep(RENEW_S)
+            try:
+                if await self._ledger.renew_servers(self._owner) < len(self._servers):
+                    await self._register()  # we were silent for so long that others swept us away
+                lost = await self._ledger.renew(list(self._claims()))
+            except FarmError as exc:
+                logger.warning("leases could not be renewed: %s", exc)
+                continue
+            for job_id in lost:
+                self._on_lost(job_id)

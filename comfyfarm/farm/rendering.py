@@ -1,0 +1,214 @@
+"""One attempt of a job, on whichever lane takes it, its outputs collected and all of it written down."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from comfyfarm.clock import Clock
+from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.comfy.session import Session
+from comfyfarm.errors import ServerError, SpoolError
+from comfyfarm.farm.ending import end_prompt
+from comfyfarm.farm.lane import Errand
+from comfyfarm.farm.recorder import Recorder, give_up
+from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.servers import Server
+from comfyfarm.farm.taken import TakenJob
+from comfyfarm.farm.work import Batchwork
+from comfyfarm.ledger.ledger import Ledger
+from comfyfarm.ledger.records import AttemptRecord, OutputFile
+from comfyfarm.outputs.collect import Spool, collect
+from comfyfarm.pool.handout import Handout
+from comfyfarm.run.attempt import Attempt, Task
+from comfyfarm.run.classify import transient
+from comfyfarm.run.deadlines import Deadlines
+from comfyfarm.run.executed import Executed
+from comfyfarm.run.outcome import Outcome, Reason, Verdict
+from comfyfarm.run.retry import NextStep, Retry, Tried, next_step
+
+logger = logging.getLogger(__name__)
+
+_ABANDON_S = 5.0  # a server that is not ours any more is asked no longer than this
+
+
+class Rendering:
+    """Renders jobs of one batch. Knows servers, spool and ledger, but of no lane more than the hand-out."""
+
+    def __init__(
+        self,
+        work: Batchwork,
+        servers: Mapping[str, Server],
+        handout: Handout[Errand],
+        *,
+        request: RenderRequest,
+        ledger: Ledger,
+        spool: Spool,
+        clock: Clock,
+    ) -> None:
+        self._work, self._servers, self._handout = work, servers, handout
+        self._request, self._ledger, self._spool, self._clock = request, ledger, spool, clock
+        self._clients: dict[str, ComfyClient] = {}
+
+    async def render(self, job: TakenJob) -> NextStep:
+        """One attempt; what follows from it.
+
+        Raises:
+            StaleClaim: another owner has the job now.
+            NoLane: no server is left.
+            SpoolError: this host cannot keep the outputs.
+        """
+        # Claimed for the first time ever: there can be none.
+        attempts = () if job.claim.token == 1 and job.retry is None else await self._ledger.attempts(job.id)
+        tried = [_tried(one, Verdict(one.verdict)) for one in attempts if one.verdict and _counts(one)]
+        left = attempts[-1] if attempts and attempts[-1].verdict is None else None
+        if left is not None and left.server_url not in self._servers:
+            await self._abandon(job, left)
+            left = None
+        session, executed = await self._execute(job, left, tried)
+        outcome = await self._collected(job, executed, session)
+        if outcome.reason in {Reason.SERVER, Reason.CRASH}:
+            self._work.forget_uploads(session.url)
+        if job.attempt is not None and outcome.verdict is not Verdict.SUCCEEDED:
+            await self._ledger.end_attempt(
+                job.claim,
+                job.attempt.id,
+                verdict=outcome.verdict,
+                reason=outcome.reason,
+                message=outcome.message,
+                evidence=outcome.evidence,
+            )
+        logger.info("job %s on %s: %s %s", job.id, session.client.shown_url, outcome.verdict, outcome.message)
+        now = Tried(server_url=session.url, outcome=outcome, may_run=executed.may_run)
+        step = next_step([*tried, now], self._request.retries)
+        job.retry = step if isinstance(step, Retry) else None
+        return step
+
+    async def _abandon(self, job: TakenJob, left: AttemptRecord) -> None:
+        """An attempt on a server that this shard has not: end it there if that can be, then count it out."""
+        why = "left on a server that is not among those given now"
+        await end_prompt(self._ledger, job.claim, left, why=why, clock=self._clock, deadline_s=_ABANDON_S)
+        await give_up(self._ledger, job.claim, left.id, why)
+
+    async def _execute(
+        self, job: TakenJob, left: AttemptRecord | None, tried: Sequence[Tried]
+    ) -> tuple[Session, Executed]:
+        job.recorder = None
+
+        async def attempt(session: Session) -> Executed:
+            return await self._attempt(job, left, session)
+
+        errand = job.errand = Errand(job_id=job.id, attempt=attempt)
+        pinned, avoid = self._place(job, left, tried)
+        await self._handout.put(errand, pinned=pinned, avoid=avoid)
+        try:
+            return await errand.result
+        except asyncio.CancelledError:
+            await self._handout.withdraw(errand)
+            raise
+        finally:
+            job.errand = None
+
+    def _place(
+        self, job: TakenJob, left: AttemptRecord | None, tried: Sequence[Tried]
+    ) -> tuple[str | None, frozenset[str]]:
+        """Where the job must go, and where it should not."""
+        if left is not None:
+            return left.server_url, frozenset()
+        if job.retry is None:  # tried by an earlier process, if at all
+            return None, frozenset({tried[-1].server_url} if tried else ())
+        if job.retry.prefer in self._handout.lanes:
+            return job.retry.prefer, frozenset()
+        return None, job.retry.avoid | ({job.retry.prefer} if job.retry.prefer else set())
+
+    async def _attempt(self, job: TakenJob, left: AttemptRecord | None, session: Session) -> Executed:
+        job.is_under_way = True
+        # Only the server that had it can know it: elsewhere there is nothing to look for.
+        known = left if left is not None and left.server_url == session.url else None
+        may_run = job.retry is not None and job.retry.prefer == session.url
+        recorder = job.recorder = Recorder(
+            self._ledger, job.claim, self._servers[session.url], client_id=session.client_id, left=known
+        )
+        try:
+            graph, expected = await self._work.graph_for(job.record, session.client)
+            task = Task(
+                job_id=job.id,
+                graph=graph,
+                expected=expected,
+                may_be_there=known is not None or may_run,
+                number=known.prompt_number if known is not None else None,
+            )
+            attempt = Attempt(session, task, recorder, deadlines=self._deadlines(job), clock=self._clock)
+            return await attempt.execute()
+        except ServerError as exc:
+            return Executed(outcome=transient(Reason.SERVER, str(exc)))
+        finally:
+            recorder.ended()
+
+    def _deadlines(self, job: TakenJob) -> Deadlines:
+        """The batch's, and over them the job's own."""
+        return Deadlines.model_validate({**self._request.deadlines.model_dump(), **job.record.deadlines})
+
+    async def _collected(self, job: TakenJob, executed: Executed, session: Session) -> Outcome:
+        attempt = job.attempt
+        if executed.entry is None or executed.outcome.verdict is not Verdict.SUCCEEDED or attempt is None:
+            return executed.outcome
+        limit_s = self._deadlines(job).collect_s
+        try:
+            async with asyncio.timeout(limit_s):
+                files = await collect(
+                    self._downloads(session.url),
+                    executed.entry,
+                    job_id=job.id,
+                    spool=self._spool,
+                    clock=self._clock,
+                )
+        except TimeoutError:
+            return transient(Reason.DEADLINE, f"collection: not done after {limit_s:g} s")
+        except OSError as exc:
+            # The attempt stays open: the prompt is done, and another host can collect it.
+            where = self._spool.folder(job.id)
+            raise SpoolError(f"outputs cannot be kept in {where}: {exc.strerror}; free some space") from exc
+        except ServerError as exc:
+            # A cached save node would name the missing file again.
+            await session.free()
+            return transient(Reason.SERVER, f"outputs: {exc}")
+        server = self._servers[session.url]
+        kept = tuple(OutputFile(path=file.path, sha256=file.sha256, size=file.size) for file in files)
+        spool, seconds = str(self._spool.folder(job.id)), executed.entry.seconds or 0.0
+        await self._ledger.rendered(
+            job.claim,
+            attempt.id,
+            kept,
+            spool=spool,
+            seconds=seconds,
+            device=server.device.name,
+            server_version=server.version,
+        )
+        job.rendered(kept, spool=spool, seconds=seconds)
+        return executed.outcome
+
+    def _downloads(self, url: str) -> ComfyClient:
+        """A client of our own: the lane's ends with the lane, perhaps before the download."""
+        if url not in self._clients:
+            self._clients[url] = ComfyClient(url)
+        return self._clients[url]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
+
+
+def _counts(attempt: AttemptRecord) -> bool:
+    """Whether it is a try of the job: not one that its owner gave up, nor one before a requeue."""
+    return attempt.counts and attempt.reason != Reason.GIVEN_BACK
+
+
+def _tried(attempt: AttemptRecord, verdict: Verdict) -> Tried:
+    return Tried(
+        server_url=attempt.server_url,
+        outcome=Outcome(
+            verdict=verdict,
+            reason=Reason(attempt.reason) if attempt.reason else None,
+            message=attempt.message,
+        ),
+    )

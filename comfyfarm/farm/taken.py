@@ -1,0 +1,39 @@
+"""A job that this process has claimed."""
+
+from comfyfarm.farm.lane import Errand
+from comfyfarm.farm.recorder import Recorder
+from comfyfarm.ids import JobId
+from comfyfarm.ledger.records import AttemptRecord, Claim, JobRecord, OutputFile, Status
+from comfyfarm.run.retry import Retry
+
+
+class TakenJob:
+    """Ours as long as its claim holds."""
+
+    def __init__(self, record: JobRecord, claim: Claim) -> None:
+        self.record, self.claim = record, claim
+        self.errand: Errand | None = None
+        self.recorder: Recorder | None = None
+        self.retry: Retry | None = None
+        """What the last attempt in this process ended in: where the next one should go."""
+        self.is_under_way = False
+        """A server has its prompt, or its outputs are on their way: worth a grace time."""
+        self.is_parked = False
+        """To be given back when the shard ends: at once, it would be taken again at once."""
+
+    @property
+    def id(self) -> JobId:
+        """The job's id."""
+        return self.record.id
+
+    def rendered(self, files: tuple[OutputFile, ...], *, spool: str, seconds: float) -> None:
+        """Its files are kept in `spool`, as the ledger has just been told."""
+        made = {"status": Status.RENDERED, "files": files, "spool": spool, "seconds": seconds}
+        if self.attempt is not None:
+            made |= {"server_url": self.attempt.server_url, "attempts": self.record.attempts + 1}
+        self.record = self.record.model_copy(update=made)
+
+    @property
+    def attempt(self) -> AttemptRecord | None:
+        """The attempt as far as it is written down."""
+        return self.recorder.attempt if self.recorder is not None else None
