@@ -51,8 +51,7 @@ async def interrupt_left(ledger: Ledger, batch: str) -> int:
     From the ledger alone: its own process is gone. Safe to repeat. Jobs of living processes are
     theirs to end.
     """
-    gone = [one for one in await ledger.owners(batch) if is_gone(one)]
-    taken = await ledger.take(batch, this_owner(), 10_000, dead_owners=gone)
+    taken = await ledger.take(batch, this_owner(), 10_000, is_gone=is_gone)
     for job, claim in taken:
         left = [one for one in await ledger.attempts(job.id) if one.verdict is None]
         await asyncio.gather(*(_interrupt(ledger, claim, one) for one in left))

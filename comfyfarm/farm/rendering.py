@@ -57,8 +57,8 @@ class Rendering:
             NoLane: no server is left.
             SpoolError: this host cannot keep the outputs.
         """
-        # Claimed for the first time ever: there can be none.
-        attempts = () if job.claim.token == 1 and job.retry is None else await self._ledger.attempts(job.id)
+        was_tried = job.record.attempts_made > 0 or job.retry is not None
+        attempts = await self._ledger.attempts(job.id) if was_tried else ()
         tried = [_tried(one, Verdict(one.verdict)) for one in attempts if one.verdict and _counts(one)]
         left = attempts[-1] if attempts and attempts[-1].verdict is None else None
         if left is not None and left.server_url not in self._servers:
@@ -146,7 +146,7 @@ class Rendering:
 
     def _deadlines(self, job: TakenJob) -> Deadlines:
         """The batch's, and over them the job's own."""
-        return Deadlines.model_validate({**self._request.deadlines.model_dump(), **job.record.deadlines})
+        return self._request.deadlines.model_copy(update=dict(job.record.deadlines))
 
     async def _collected(self, job: TakenJob, executed: Executed, session: Session) -> Outcome:
         attempt = job.attempt
@@ -173,18 +173,15 @@ class Rendering:
             await session.free()
             return transient(Reason.SERVER, f"outputs: {exc}")
         server = self._servers[session.url]
-        kept = tuple(OutputFile(path=file.path, sha256=file.sha256, size=file.size) for file in files)
-        spool, seconds = str(self._spool.folder(job.id)), executed.entry.seconds or 0.0
-        await self._ledger.rendered(
+        job.record = await self._ledger.rendered(
             job.claim,
             attempt.id,
-            kept,
-            spool=spool,
-            seconds=seconds,
+            [OutputFile(path=file.path, sha256=file.sha256, size=file.size) for file in files],
+            spool=str(self._spool.folder(job.id)),
+            seconds=executed.entry.seconds or 0.0,
             device=server.device.name,
             server_version=server.version,
         )
-        job.rendered(kept, spool=spool, seconds=seconds)
         return executed.outcome
 
     def _downloads(self, url: str) -> ComfyClient:

@@ -64,7 +64,7 @@ class Server(BaseModel):
     identity: str
     node_schema: NodeSchema
 
-    def record(self, _host: str | None = None) -> ServerRecord:
+    def record(self) -> ServerRecord:
         """The server as the ledger knows it."""
         return ServerRecord(
             url=self.url, host=self.host, device=self.device.name, model=model_slug(self.device)

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
@@ -39,7 +40,6 @@ from comfyfarm.run.retry import Collect, Dead, NextStep
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
 _ON_ITS_WAY_S = 2.0  # a submission is answered in milliseconds
 
 
@@ -76,7 +76,7 @@ class Shard:
         self._leases = Leases(
             ledger,
             owner,
-            [server.record(request.host) for server in servers],
+            [server.record() for server in servers],
             claims=lambda: [job.claim for job in self._jobs.values()],
             on_lost=self._lost,
             clock=clock,
@@ -85,8 +85,6 @@ class Shard:
         self._lanes_left = set(self._servers)
         self._lanes_begun: set[str] = set()
         self._first_lane = asyncio.Event()
-        self._looked_at = float("-inf")
-        self._gone_owners: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
         await self._entered.enter_async_context(self._leases)
@@ -115,18 +113,10 @@ class Shard:
 
         Claims of processes of this host that are gone are taken over at once.
         """
-        taken = await self._ledger.take(self._work.batch, self._owner, most, dead_owners=await self._gone())
+        taken = await self._ledger.take(self._work.batch, self._owner, most, is_gone=is_gone)
         jobs = tuple(TakenJob(record, claim) for record, claim in taken)
         self._jobs |= {job.id: job for job in jobs}
         return jobs
-
-    async def _gone(self) -> tuple[str, ...]:
-        """Owners of jobs of the batch whose processes are gone: looked for once a second."""
-        if self._clock.monotonic() - self._looked_at >= _LOOK_S:
-            owners = await self._ledger.owners(self._work.batch)
-            self._gone_owners = tuple(owner for owner in owners if is_gone(owner))
-            self._looked_at = self._clock.monotonic()
-        return self._gone_owners
 
     async def is_finished(self) -> bool:
         """Whether no job of the batch is left to anyone."""
@@ -189,7 +179,7 @@ class Shard:
         try:
             await self._leases.drop_server(url)
         except FarmError as exc:
-            logger.warning("%s still counts as a server: %s", url, exc)
+            logger.warning("%s still counts as a server: %s", mask(url), exc)
         if not self._lanes_left:
             await self.close()
 
@@ -296,7 +286,7 @@ class Shard:
         await job.recorder.stop(within_s=_ON_ITS_WAY_S)
         if job.attempt is not None:
             limit_s = min(INTERRUPT_S, self._request.deadlines.cancel_s)
-            await end_prompt(
+            let_go = await end_prompt(
                 self._ledger,
                 job.claim,
                 job.attempt,
@@ -304,6 +294,13 @@ class Shard:
                 clock=self._clock,
                 deadline_s=limit_s,
             )
+            if not let_go:
+                await self._restart(job.attempt.server_url, f"it will not let go of prompt {job.id}")
+
+    async def _restart(self, url: str, why: str) -> None:
+        if not await self._supervisor.restart(url, why):
+            logger.error("%s must be restarted, which nobody here can do: %s", mask(url), why)
+            await self._leases.drop_server(url)
 
     def _forget(self, job: TakenJob) -> None:
         self._jobs.pop(job.id, None)

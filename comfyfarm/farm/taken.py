@@ -3,7 +3,7 @@
 from comfyfarm.farm.lane import Errand
 from comfyfarm.farm.recorder import Recorder
 from comfyfarm.ids import JobId
-from comfyfarm.ledger.records import AttemptRecord, Claim, JobRecord, OutputFile, Status
+from comfyfarm.ledger.records import AttemptRecord, Claim, JobRecord
 from comfyfarm.run.retry import Retry
 
 
@@ -25,13 +25,6 @@ class TakenJob:
     def id(self) -> JobId:
         """The job's id."""
         return self.record.id
-
-    def rendered(self, files: tuple[OutputFile, ...], *, spool: str, seconds: float) -> None:
-        """Its files are kept in `spool`, as the ledger has just been told."""
-        made = {"status": Status.RENDERED, "files": files, "spool": spool, "seconds": seconds}
-        if self.attempt is not None:
-            made |= {"server_url": self.attempt.server_url, "attempts": self.record.attempts + 1}
-        self.record = self.record.model_copy(update=made)
 
     @property
     def attempt(self) -> AttemptRecord | None:

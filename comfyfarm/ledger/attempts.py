@@ -7,13 +7,21 @@ A call that was kept although its answer was lost may be made again without harm
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, null, select, update
+from sqlalchemy import Connection, Update
 
 from comfyfarm.errors import StaleClaim
-from comfyfarm.ledger.claims import is_held
+from comfyfarm.ledger import attempt_statements as st
 from comfyfarm.ledger.database import Database
-from comfyfarm.ledger.records import AttemptRecord, Claim, OutputFile, Status, attempt_record
-from comfyfarm.ledger.schema import attempts, db_now, jobs, outputs
+from comfyfarm.ledger.held import held_by
+from comfyfarm.ledger.records import (
+    AttemptRecord,
+    Claim,
+    JobRecord,
+    OutputFile,
+    Status,
+    attempt_record,
+    job_record,
+)
 
 
 class Attempts(Database):
@@ -38,16 +46,15 @@ class Attempts(Database):
         }
 
         def work(connection: Connection) -> AttemptRecord:
-            before = (connection.execute(_beginning(claim, server_url))).one_or_none()
+            guard = held_by(claim) | {"on_server": server_url}
+            before = connection.execute(st.BEGIN, guard).one_or_none()
             if before is None:
                 raise _stale(claim)
             if before.open_attempt is not None:
                 _end(connection, claim, before.open_attempt, {"message": "given up"})
-            number = before.attempts_made
-            statement = insert(attempts).values(job=claim.job_id, number=number, started=db_now(), **values)
-            row = (connection.execute(statement.returning(attempts))).one()
-            opened = update(jobs).where(jobs.c.id == claim.job_id).values(open_attempt=row.id)
-            connection.execute(opened)
+            columns = values | {"job": claim.job_id, "number": before.attempts_made}
+            row = connection.execute(st.NEW_ATTEMPT, columns).one()
+            connection.execute(st.OPENED, {"of_job": claim.job_id, "attempt": row.id})
             return attempt_record(row)
 
         return await self._write(work)
@@ -58,11 +65,10 @@ class Attempts(Database):
         Raises:
             StaleClaim: the claim is lost.
         """
-        held = select(jobs.c.id).where(is_held(claim)).exists()
-        statement = update(attempts).where(_of(claim, attempt_id), held).values(prompt_number=prompt_number)
+        values = held_by(claim) | {"of_job": claim.job_id, "attempt": attempt_id, "as_number": prompt_number}
 
         def work(connection: Connection) -> None:
-            if (connection.execute(statement)).rowcount == 0:
+            if connection.execute(st.SUBMITTED, values).rowcount == 0:
                 raise _stale(claim)
 
         await self._write(work)
@@ -87,7 +93,7 @@ class Attempts(Database):
         ending = {"verdict": verdict, "reason": reason, "message": message, "evidence": evidence}
 
         def work(connection: Connection) -> None:
-            _guarded(connection, claim, open_attempt=null(), reason_class=reason, reason=message)
+            _guarded(connection, claim, st.ENDED, {"class_": reason, "why": message})
             _end(connection, claim, attempt_id, ending | {"device": device, "server_version": server_version})
 
         await self._write(work)
@@ -102,7 +108,7 @@ class Attempts(Database):
         seconds: float,
         device: str = "",
         server_version: str = "",
-    ) -> None:
+    ) -> JobRecord:
         """Note that the attempt succeeded and its files are kept in `spool`. The claim stays.
 
         Args:
@@ -114,29 +120,28 @@ class Attempts(Database):
             device: name of the server's GPU, as it says it.
             server_version: ComfyUI's version.
 
+        Returns:
+            The job as it is now.
+
         Raises:
             StaleClaim: the claim is lost.
         """
         ending = {"verdict": "succeeded", "device": device, "server_version": server_version}
         rows = [{"job": claim.job_id, **file.model_dump()} for file in files]
 
-        def work(connection: Connection) -> None:
-            _guarded(
-                connection,
-                claim,
-                status=Status.RENDERED,
-                spool=spool,
-                seconds=seconds,
-                open_attempt=null(),
-                reason_class=null(),
-                reason="",
-            )
-            _end(connection, claim, attempt_id, ending)
-            connection.execute(delete(outputs).where(outputs.c.job == claim.job_id))
-            if rows:
-                connection.execute(insert(outputs), rows)
+        kept = held_by(claim) | {"in_spool": spool, "took_s": seconds}
 
-        await self._write(work)
+        def work(connection: Connection) -> JobRecord:
+            row = connection.execute(st.RENDERED, kept).one_or_none()
+            if row is None:
+                raise _stale(claim)
+            _end(connection, claim, attempt_id, ending)
+            connection.execute(st.DROP_FILES, {"of_job": claim.job_id})
+            if rows:
+                connection.execute(st.NEW_FILES, rows)
+            return job_record(row, tuple(sorted(files, key=lambda file: file.path)))
+
+        return await self._write(work)
 
     async def note_upload_failure(self, claim: Claim, message: str) -> None:
         """Note that the rendered files could not be stored; the job stays rendered and claimed.
@@ -146,8 +151,7 @@ class Attempts(Database):
         """
 
         def work(connection: Connection) -> None:
-            failures = jobs.c.upload_failures + 1
-            _guarded(connection, claim, upload_failures=failures, reason_class="upload", reason=message)
+            _guarded(connection, claim, st.UPLOAD_FAILED, {"why": message})
 
         await self._write(work)
 
@@ -157,9 +161,7 @@ class Attempts(Database):
         Raises:
             StaleClaim: the claim is lost, or the job is not rendered.
         """
-        await self._finish(
-            claim, Status.SUCCEEDED, reason_class=null(), reason="", spool=null(), must_be=Status.RENDERED
-        )
+        await self._finish(claim, st.SUCCEED, Status.SUCCEEDED, {})
 
     async def bury(self, claim: Claim, *, reason_class: str | None, reason: str, evidence: str = "") -> None:
         """Make the job a dead letter: it is not tried again until a person requeues it.
@@ -167,7 +169,8 @@ class Attempts(Database):
         Raises:
             StaleClaim: the claim is lost.
         """
-        await self._finish(claim, Status.DEAD, reason_class=reason_class, reason=reason, evidence=evidence)
+        values = {"class_": reason_class, "why": reason, "kept_evidence": evidence}
+        await self._finish(claim, st.BURY, Status.DEAD, values)
 
     async def cancel(self, claim: Claim, reason: str) -> None:
         """Cancel a job that the caller holds, after its prompt is off the server.
@@ -175,18 +178,11 @@ class Attempts(Database):
         Raises:
             StaleClaim: the claim is lost.
         """
-        await self._finish(claim, Status.CANCELLED, reason_class="cancelled", reason=reason)
+        await self._finish(claim, st.CANCEL, Status.CANCELLED, {"why": reason})
 
-    async def _finish(
-        self, claim: Claim, status: Status, *, must_be: Status | None = None, **values: Any
-    ) -> None:
+    async def _finish(self, claim: Claim, statement: Update, status: Status, values: dict[str, Any]) -> None:
         def work(connection: Connection) -> None:
-            end = {"status": status, "ended": db_now(), "owner": null(), "lease_until": null()}
-            guard = update(jobs).where(is_held(claim))
-            if must_be is not None:
-                guard = guard.where(jobs.c.status == must_be)
-            statement = guard.values(**values, **end, open_attempt=null())
-            if (connection.execute(statement)).rowcount:
+            if connection.execute(statement, held_by(claim) | values).rowcount:
                 return
             if not _is_already(connection, claim, status):
                 raise _stale(claim)
@@ -194,43 +190,21 @@ class Attempts(Database):
         await self._write(work)
 
 
-def _beginning(claim: Claim, server_url: str) -> Any:
-    return (
-        update(jobs)
-        .where(is_held(claim))
-        .values(
-            status=Status.RUNNING,
-            server_url=server_url,
-            spool=null(),
-            attempts_made=jobs.c.attempts_made + 1,
-            started=func.coalesce(jobs.c.started, db_now()),
-        )
-        .returning(jobs.c.attempts_made, jobs.c.open_attempt)
-    )
-
-
-def _guarded(connection: Connection, claim: Claim, **values: Any) -> None:
+def _guarded(connection: Connection, claim: Claim, statement: Update, values: dict[str, Any]) -> None:
     # The update also locks the row, so that on PostgreSQL no new owner comes in between.
-    statement = update(jobs).where(is_held(claim)).values(**values)
-    if (connection.execute(statement)).rowcount == 0:
+    if connection.execute(statement, held_by(claim) | values).rowcount == 0:
         raise _stale(claim)
 
 
 def _end(connection: Connection, claim: Claim, attempt_id: int, values: dict[str, Any]) -> None:
-    first_end = func.coalesce(attempts.c.ended, db_now())
-    connection.execute(update(attempts).where(_of(claim, attempt_id)).values(ended=first_end, **values))
+    ending = {f"end_{name}": value for name, value in (st.END | values).items()}
+    connection.execute(st.END_ATTEMPT, ending | {"attempt": attempt_id, "of_job": claim.job_id})
 
 
 def _is_already(connection: Connection, claim: Claim, status: Status) -> bool:
     """Whether this very claim finished the job before: the answer to the first call was lost."""
-    query = select(jobs.c.id).where(
-        jobs.c.id == claim.job_id, jobs.c.token == int(claim.token), jobs.c.status == status
-    )
-    return connection.scalar(query) is not None
-
-
-def _of(claim: Claim, attempt_id: int) -> Any:
-    return (attempts.c.id == attempt_id) & (attempts.c.job == claim.job_id)
+    sought = {"of_job": claim.job_id, "with_token": int(claim.token), "already": status.value}
+    return connection.scalar(st.IS_ALREADY, sought) is not None
 
 
 def _stale(claim: Claim) -> StaleClaim:

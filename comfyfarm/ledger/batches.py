@@ -1,17 +1,18 @@
-"""Batches: handing jobs in, cancelling and requeueing them."""
+"""Batches: handing jobs in, and cancelling them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, case, insert, literal, null, or_, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from comfyfarm.errors import JobConflict, UsageError
-from comfyfarm.ids import JobId
 from comfyfarm.ledger.database import Database
-from comfyfarm.ledger.records import BatchRecord, Status, overrides_text
+from comfyfarm.ledger.held import OVER, is_free
+from comfyfarm.ledger.records import BatchRecord, Status, Turn, overrides_text, settings_columns
 from comfyfarm.ledger.schema import batches, db_now, graphs, jobs
 from comfyfarm.plan.job import JobSpec
+from comfyfarm.plan.job_settings import JobSettings
 
 _CHUNK = 500
 """Rows in one look-up: SQLite and PostgreSQL bound the number of parameters."""
@@ -23,7 +24,9 @@ class Batches(Database):
     async def add_batch(
         self, batch: BatchRecord, graphs_by_digest: Mapping[str, str], specs: Sequence[JobSpec]
     ) -> None:
-        """Add a batch, or jobs to a known one, in one transaction. Known jobs of the same content stay.
+        """Add a batch, or jobs to a known one, in one transaction.
+
+        Known jobs of the same content stay; those that are not finished take the new settings.
 
         Raises:
             JobConflict: a known id with other content, or in another batch.
@@ -41,6 +44,7 @@ class Batches(Database):
             new = [spec for spec in specs if not _is_known(spec, known)]
             if new:
                 _add_jobs(connection, new)
+            _change_settings(connection, specs, known)
 
         await self._write(work)
 
@@ -94,42 +98,13 @@ class Batches(Database):
             update(jobs)
             .where(jobs.c.batch == batch, jobs.c.status.in_((Status.PENDING, Status.RUNNING)))
             .where(is_free(dead_owners))
-            .values(status=Status.CANCELLED, reason_class="cancelled", reason=reason, ended=db_now())
-            .values(owner=null(), lease_until=null())
+            .values(status=Status.CANCELLED.value, reason_class="cancelled", reason=reason, **OVER)
         )
 
         def work(connection: Connection) -> int:
             return (connection.execute(statement)).rowcount
 
         return await self._write(work)
-
-    async def requeue(self, batch: str, job_ids: Sequence[JobId] | None = None) -> int:
-        """Make dead and cancelled jobs pending again; their attempts stay, but count no more.
-
-        A job that died with its files still kept becomes `rendered`: only its upload is done again.
-
-        Returns:
-            How many were requeued.
-        """
-        statement = update(jobs).where(
-            jobs.c.batch == batch, jobs.c.status.in_((Status.DEAD, Status.CANCELLED))
-        )
-        if job_ids is not None:
-            statement = statement.where(jobs.c.id.in_(job_ids))
-        kept = case((jobs.c.spool.is_not(None), literal(Status.RENDERED.value)), else_=Status.PENDING.value)
-        statement = statement.values(
-            status=kept, attempts_before=jobs.c.attempts_made, upload_failures=0, token=jobs.c.token + 1
-        ).values(reason_class=null(), reason="", evidence="", started=null(), ended=null(), seconds=null())
-
-        def work(connection: Connection) -> int:
-            return (connection.execute(statement)).rowcount
-
-        return await self._write(work)
-
-
-def is_free(dead_owners: Sequence[str] = ()) -> Any:
-    """The condition that nobody holds a job: no owner, a lease that ended, or an owner known dead."""
-    return or_(jobs.c.owner.is_(None), jobs.c.lease_until < db_now(), jobs.c.owner.in_(dead_owners))
 
 
 def upsert(connection: Connection, table: Any) -> Any:
@@ -158,32 +133,49 @@ def _add_graphs(connection: Connection, bodies: Mapping[str, str]) -> None:
         connection.execute(upsert(connection, graphs).on_conflict_do_nothing(), rows)
 
 
-def _known(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Batch and content digest of the jobs that the ledger already has."""
-    found: dict[str, tuple[str, str]] = {}
+def _known(connection: Connection, ids: Sequence[str]) -> dict[str, Any]:
+    """The rows of the jobs that the ledger already has."""
+    columns = [jobs.c[name] for name in ("id", "batch", "content_digest", *JobSettings.model_fields)]
+    found: dict[str, Any] = {}
     for start in range(0, len(ids), _CHUNK):
-        query = select(jobs.c.id, jobs.c.batch, jobs.c.content_digest).where(
-            jobs.c.id.in_(ids[start : start + _CHUNK])
-        )
-        rows = (connection.execute(query)).all()
-        found |= {row.id: (row.batch, row.content_digest) for row in rows}
+        query = select(*columns).where(jobs.c.id.in_(ids[start : start + _CHUNK]))
+        found |= {row.id: row for row in connection.execute(query)}
     return found
 
 
-def _is_known(spec: JobSpec, known: Mapping[str, tuple[str, str]]) -> bool:
+def _is_known(spec: JobSpec, known: Mapping[str, Any]) -> bool:
     if spec.id not in known:
         return False
-    batch, digest = known[spec.id]
-    if batch != spec.batch:
+    row = known[spec.id]
+    if row.batch != spec.batch:
         raise JobConflict(
-            f"job {spec.id} is already in batch {batch}; give it another id to add it to {spec.batch}"
+            f"job {spec.id} is already in batch {row.batch}; give it another id to add it to {spec.batch}"
         )
-    if digest != spec.content_digest:
+    if row.content_digest != spec.content_digest:
         raise JobConflict(
-            f"job {spec.id} of batch {batch} is known with other content (workflow or overrides); "
+            f"job {spec.id} of batch {row.batch} is known with other content (workflow or overrides); "
             "a changed job needs another id"
         )
     return True
+
+
+def _change_settings(connection: Connection, specs: Sequence[JobSpec], known: Mapping[str, Any]) -> None:
+    changed = [
+        {"of_job": spec.id} | {f"new_{name}": value for name, value in columns.items()}
+        for spec in specs
+        if spec.id in known
+        for columns in [settings_columns(spec)]
+        if any(known[spec.id]._mapping[name] != value for name, value in columns.items())
+    ]
+    if changed:
+        connection.execute(_NEW_SETTINGS, changed)
+
+
+_NEW_SETTINGS = (
+    update(jobs)
+    .where(jobs.c.id == bindparam("of_job"), jobs.c.turn < Turn.OVER.value)
+    .values({name: bindparam(f"new_{name}") for name in JobSettings.model_fields})
+)
 
 
 def _add_jobs(connection: Connection, specs: Sequence[JobSpec]) -> None:
@@ -203,7 +195,8 @@ def _job_row(spec: JobSpec) -> dict[str, object]:
         "graph_digest": spec.graph_digest,
         "overrides": overrides_text(spec.overrides),
         "content_digest": spec.content_digest,
-        "status": Status.PENDING,
+        "status": Status.PENDING.value,
+        **settings_columns(spec),
     }
 
 

@@ -1,15 +1,26 @@
 """Claims: who may run a job, for how long, and which of two owners is the later one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, literal, null, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    case,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from comfyfarm.ids import JobId
-from comfyfarm.ledger.batches import is_free
 from comfyfarm.ledger.database import Database
-from comfyfarm.ledger.jobs import with_files
-from comfyfarm.ledger.records import UNFINISHED, Claim, JobRecord, Status
+from comfyfarm.ledger.expiry import expire_jobs
+from comfyfarm.ledger.held import IS_HELD, NOBODYS, held_by, is_free
+from comfyfarm.ledger.jobs import owners_of, with_files
+from comfyfarm.ledger.records import Claim, JobRecord, Status, Turn
 from comfyfarm.ledger.schema import db_now, jobs
 
 LEASE_S = 60.0
@@ -22,34 +33,50 @@ class Claims(Database):
     """The part of the ledger that gives jobs to owners."""
 
     async def take(
-        self, batch: str, owner: str, limit: int, *, dead_owners: Sequence[str] = ()
+        self,
+        batch: str,
+        owner: str,
+        limit: int,
+        *,
+        dead_owners: Sequence[str] = (),
+        is_gone: Callable[[str], bool] | None = None,
     ) -> tuple[Taken, ...]:
-        """Claim up to `limit` free jobs of a batch in one statement.
+        """Claim up to `limit` free jobs of a batch in one transaction. No two calls get the same job.
 
         First jobs that are rendered, then jobs with an open attempt (they may still run on a
-        server), then in the order of the job file. No two calls ever get the same job.
+        server), then by priority, then in the order of the job file. Jobs whose deadline is over are
+        not handed out: they are written dead when there are too few others.
+
+        Args:
+            batch: its name.
+            owner: the caller, as `this_owner()` names it.
+            limit: how many at most.
+            dead_owners: those whose claims are free although their leases last.
+            is_gone: finds more of them among all who hold jobs of the batch. Quick, and never blocks.
         """
-        return await self._claim(jobs.c.batch == batch, owner, limit, dead_owners)
-
-    async def claim(self, job_id: JobId, owner: str, *, dead_owners: Sequence[str] = ()) -> Taken | None:
-        """Claim one job; None when it is finished or somebody holds it."""
-        taken = await self._claim(jobs.c.id == job_id, owner, 1, dead_owners)
-        return taken[0] if taken else None
-
-    async def _claim(
-        self, which: ColumnElement[bool], owner: str, limit: int, dead_owners: Sequence[str]
-    ) -> tuple[Taken, ...]:
         if limit < 1:
             return ()
-        statement = _claiming(which, owner, limit, dead_owners)
 
         def work(connection: Connection) -> tuple[JobRecord, ...]:
-            rows = sorted((connection.execute(statement)).all(), key=_order_key)
-            rendered = [row.id for row in rows if row.status == Status.RENDERED]
-            return with_files(connection, rows, jobs.c.id.in_(rendered) if rendered else None)
+            gone = {*dead_owners, *_gone(connection, batch, owner, is_gone)}
+            chosen = {"of_batch": batch, "most": limit, "taker": owner}
+            rows = connection.execute(_taking(tuple(sorted(gone))), chosen).all()
+            if len(rows) < limit:
+                expire_jobs(connection, batch, gone)
+            return with_files(connection, sorted(rows, key=_order_key))
 
-        records = await self._write(work)
-        return tuple((job, Claim(job_id=job.id, token=job.token, owner=owner)) for job in records)
+        return _with_claims(await self._write(work), owner)
+
+    async def claim(self, job_id: JobId, owner: str, *, dead_owners: Sequence[str] = ()) -> Taken | None:
+        """Claim one job; None when it is finished, too late, or somebody holds it."""
+        statement = _claiming(jobs.c.id == job_id, dead_owners)
+
+        def work(connection: Connection) -> tuple[JobRecord, ...]:
+            rows = connection.execute(statement, {"most": 1, "taker": owner}).all()
+            return with_files(connection, rows)
+
+        taken = _with_claims(await self._write(work), owner)
+        return taken[0] if taken else None
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[JobId]:
         """Lengthen the leases of all claims in one statement.
@@ -75,37 +102,34 @@ class Claims(Database):
 
     async def give_back(self, claim: Claim) -> None:
         """Let others take the job at once. A stale claim is no error: the job is others' already."""
-        statement = update(jobs).where(is_held(claim)).values(owner=null(), lease_until=null())
-        statement = statement.values(
-            status=case(
-                (jobs.c.status == Status.RUNNING.value, literal(Status.PENDING.value)), else_=jobs.c.status
-            )
-        )
 
         def work(connection: Connection) -> None:
-            connection.execute(statement)
+            connection.execute(_GIVE_BACK, held_by(claim))
 
         await self._write(work)
 
 
-def is_held(claim: Claim) -> ColumnElement[bool]:
-    """The condition that guards each write of an owner: the claim is the newest and not given back."""
-    return and_(jobs.c.id == claim.job_id, jobs.c.token == int(claim.token), jobs.c.owner == claim.owner)
+def _gone(
+    connection: Connection, batch: str, owner: str, is_gone: Callable[[str], bool] | None
+) -> tuple[str, ...]:
+    if is_gone is None:
+        return ()
+    return tuple(name for name in owners_of(connection, batch) if name != owner and is_gone(name))
 
 
-def _claiming(which: ColumnElement[bool], owner: str, limit: int, dead_owners: Sequence[str]) -> Any:
+def _with_claims(records: Sequence[JobRecord], owner: str) -> tuple[Taken, ...]:
+    return tuple((job, Claim(job_id=job.id, token=job.token, owner=owner)) for job in records)
+
+
+def _claiming(which: ColumnElement[bool], dead_owners: Sequence[str] = ()) -> Any:
     # PostgreSQL locks and skips what others are taking, and keeps a CTE with FOR UPDATE apart, so
     # that LIMIT is counted once. SQLite leaves the lock words out and has one writer anyway.
+    may_begin = or_(jobs.c.turn < Turn.BEGIN.value, jobs.c.deadline.is_(None), jobs.c.deadline > db_now())
     chosen = (
         select(jobs.c.id)
-        .where(which, jobs.c.status.in_(UNFINISHED), is_free(dead_owners))
-        .order_by(
-            case((jobs.c.status == Status.RENDERED.value, 0), else_=1),
-            case((jobs.c.open_attempt.is_not(None), 0), else_=1),
-            jobs.c.position,
-            jobs.c.id,
-        )
-        .limit(limit)
+        .where(which, jobs.c.turn < Turn.OVER.value, may_begin, is_free(dead_owners))
+        .order_by(jobs.c.turn, jobs.c.priority.desc(), jobs.c.position, jobs.c.id)
+        .limit(bindparam("most"))
         .with_for_update(skip_locked=True)
         .cte("chosen")
     )
@@ -115,10 +139,33 @@ def _claiming(which: ColumnElement[bool], owner: str, limit: int, dead_owners: S
     return (
         update(jobs)
         .where(jobs.c.id.in_(select(chosen.c.id)))
-        .values(status=running, owner=owner, token=jobs.c.token + 1, lease_until=db_now() + LEASE_S)
+        .values(
+            status=running,
+            owner=bindparam("taker"),
+            token=jobs.c.token + 1,
+            lease_until=db_now() + LEASE_S,
+        )
         .returning(jobs)
     )
 
 
-def _order_key(row: Any) -> tuple[bool, bool, int, str]:
-    return (row.status != Status.RENDERED, row.open_attempt is None, row.position, row.id)
+_OF_BATCH = jobs.c.batch == bindparam("of_batch")
+_TAKE = _claiming(_OF_BATCH)
+_GIVE_BACK = (
+    update(jobs)
+    .where(IS_HELD)
+    .values(
+        **NOBODYS,
+        status=case(
+            (jobs.c.status == Status.RUNNING.value, literal(Status.PENDING.value)), else_=jobs.c.status
+        ),
+    )
+)
+
+
+def _taking(dead_owners: Sequence[str]) -> Any:
+    return _claiming(_OF_BATCH, dead_owners) if dead_owners else _TAKE
+
+
+def _order_key(row: Any) -> tuple[int, int, int, str]:
+    return (row.turn, -row.priority, row.position, row.id)

@@ -1,23 +1,40 @@
 """Reading jobs and attempts."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from comfyfarm.errors import UsageError
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.database import Database
 from comfyfarm.ledger.records import (
-    UNFINISHED,
     AttemptRecord,
     JobRecord,
     OutputFile,
+    Status,
     attempt_record,
     job_record,
 )
 from comfyfarm.ledger.schema import attempts, jobs, outputs
+
+_JOBS = select(jobs).where(jobs.c.batch == bindparam("batch")).order_by(jobs.c.position, jobs.c.id)
+_JOB = select(jobs).where(jobs.c.id == bindparam("job"))
+_FILES_OF_BATCH = select(outputs).join(jobs).where(jobs.c.batch == bindparam("batch"))
+_FILES_OF_JOB = select(outputs).where(outputs.c.job == bindparam("job"))
+_EVIDENCE = select(jobs.c.evidence).where(jobs.c.id == bindparam("job"))
+_ATTEMPTS = (
+    select(attempts, jobs.c.attempts_before)
+    .join(jobs, jobs.c.id == attempts.c.job)
+    .where(attempts.c.job == bindparam("job"))
+    .order_by(attempts.c.number)
+)
+_COUNTS = (
+    select(jobs.c.status, func.count()).where(jobs.c.batch == bindparam("batch")).group_by(jobs.c.status)
+)
+# Finished jobs have no owner.
+_OWNERS = select(jobs.c.owner).where(jobs.c.batch == bindparam("batch"), jobs.c.owner.is_not(None)).distinct()
 
 
 class Jobs(Database):
@@ -25,11 +42,13 @@ class Jobs(Database):
 
     async def jobs(self, batch: str) -> tuple[JobRecord, ...]:
         """All jobs of a batch with their files, in the order of the job file."""
-        found = jobs.c.batch == batch
 
         def work(connection: Connection) -> tuple[JobRecord, ...]:
-            rows = connection.execute(select(jobs).where(found).order_by(jobs.c.position, jobs.c.id))
-            return with_files(connection, rows.all(), found)
+            rows = connection.execute(_JOBS, {"batch": batch}).all()
+            files: dict[str, list[Any]] = defaultdict(list)
+            for file in connection.execute(_FILES_OF_BATCH, {"batch": batch}):
+                files[file.job].append(file)
+            return tuple(job_record(row, _sorted_files(files.get(row.id, ()))) for row in rows)
 
         return await self._read(work)
 
@@ -39,74 +58,61 @@ class Jobs(Database):
         Raises:
             UsageError: the ledger has no such job.
         """
-        found = jobs.c.id == job_id
 
-        def work(connection: Connection) -> tuple[JobRecord, ...]:
-            rows = connection.execute(select(jobs).where(found))
-            return with_files(connection, rows.all(), found)
+        def work(connection: Connection) -> JobRecord | None:
+            row = connection.execute(_JOB, {"job": job_id}).one_or_none()
+            return None if row is None else job_record(row, _files(connection, row))
 
-        records = await self._read(work)
-        if not records:
+        record = await self._read(work)
+        if record is None:
             raise UsageError(f"the ledger {self.shown} has no job {job_id}")
-        return records[0]
+        return record
 
     async def evidence(self, job_id: JobId) -> str:
         """What was kept with the dead letter: body, traceback, last messages. Empty if there is none."""
 
         def work(connection: Connection) -> str:
-            found = connection.scalar(select(jobs.c.evidence).where(jobs.c.id == job_id))
-            return str(found or "")
+            return str(connection.scalar(_EVIDENCE, {"job": job_id}) or "")
 
         return await self._read(work)
 
     async def attempts(self, job_id: JobId) -> tuple[AttemptRecord, ...]:
         """All attempts of a job, oldest first; those before a requeue have `counts` false."""
-        query = (
-            select(attempts, jobs.c.attempts_before)
-            .join(jobs, jobs.c.id == attempts.c.job)
-            .where(attempts.c.job == job_id)
-            .order_by(attempts.c.number)
-        )
 
         def work(connection: Connection) -> tuple[AttemptRecord, ...]:
-            rows = (connection.execute(query)).all()
+            rows = connection.execute(_ATTEMPTS, {"job": job_id}).all()
             return tuple(attempt_record(row, counts=row.number > row.attempts_before) for row in rows)
 
         return await self._read(work)
 
     async def counts(self, batch: str) -> dict[str, int]:
         """How many jobs of the batch have each status; statuses without jobs are left out."""
-        query = select(jobs.c.status, func.count()).where(jobs.c.batch == batch).group_by(jobs.c.status)
 
         def work(connection: Connection) -> dict[str, int]:
-            return {row[0]: row[1] for row in (connection.execute(query)).all()}
+            return {row[0]: row[1] for row in connection.execute(_COUNTS, {"batch": batch}).all()}
 
         return await self._read(work)
 
     async def owners(self, batch: str) -> tuple[str, ...]:
         """Who holds unfinished jobs of the batch, so that the caller can find the dead among them."""
-        query = (
-            select(jobs.c.owner)
-            .where(jobs.c.batch == batch, jobs.c.status.in_(UNFINISHED), jobs.c.owner.is_not(None))
-            .distinct()
-        )
-
-        def work(connection: Connection) -> tuple[str, ...]:
-            return tuple(sorted((connection.scalars(query)).all()))
-
-        return await self._read(work)
+        return await self._read(lambda connection: owners_of(connection, batch))
 
 
-def with_files(
-    connection: Connection, rows: Sequence[Any], found: ColumnElement[bool] | None
-) -> tuple[JobRecord, ...]:
-    """Job rows as records with their files; `found` chooses the jobs that have any, None if none has."""
-    files: dict[str, list[OutputFile]] = defaultdict(list)
-    if found is None:
-        return tuple(job_record(row) for row in rows)
-    query = select(outputs).where(outputs.c.job.in_(select(jobs.c.id).where(found)))
-    for row in (connection.execute(query)).all():
-        files[row.job].append(OutputFile(path=row.path, sha256=row.sha256, size=row.size))
-    return tuple(
-        job_record(row, tuple(sorted(files.get(row.id, ()), key=lambda file: file.path))) for row in rows
-    )
+def owners_of(connection: Connection, batch: str) -> tuple[str, ...]:
+    """`Jobs.owners` as a part of a transaction."""
+    return tuple(sorted(connection.scalars(_OWNERS, {"batch": batch}).all()))
+
+
+def with_files(connection: Connection, rows: Sequence[Any]) -> tuple[JobRecord, ...]:
+    """A few rows of jobs as records. Pending and running ones are not asked for files."""
+    no_files = (Status.PENDING, Status.RUNNING)
+    return tuple(job_record(row, () if row.status in no_files else _files(connection, row)) for row in rows)
+
+
+def _files(connection: Connection, row: Any) -> tuple[OutputFile, ...]:
+    return _sorted_files(connection.execute(_FILES_OF_JOB, {"job": row.id}).all())
+
+
+def _sorted_files(rows: Iterable[Any]) -> tuple[OutputFile, ...]:
+    files = (OutputFile(path=row.path, sha256=row.sha256, size=row.size) for row in rows)
+    return tuple(sorted(files, key=lambda file: file.path))

@@ -10,7 +10,7 @@ from comfyfarm.errors import UsageError
 from comfyfarm.ledger.database import Database
 from comfyfarm.ledger.sqlite import SqliteStore
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration. Kept here so that an up-to-date ledger opens without loading alembic."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -1,13 +1,15 @@
 """What the ledger hands out: frozen values, one for each kind of row."""
 
 import json
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
 from comfyfarm.ids import JobId, LeaseToken, Sha256
+from comfyfarm.ledger.schema import jobs
 from comfyfarm.plan.job import Override
+from comfyfarm.plan.job_settings import JobSettings
 
 OVERRIDES: TypeAdapter[tuple[Override, ...]] = TypeAdapter(tuple[Override, ...])
 
@@ -26,6 +28,18 @@ class Status(StrEnum):
 
 
 UNFINISHED = (Status.PENDING, Status.RUNNING, Status.RENDERED)
+FINISHED = (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
+
+
+class Turn(IntEnum):
+    """Which jobs are handed out first; within a turn by priority, then as the job file has them."""
+
+    RENDERED = 0
+    FOLLOW = 1
+    """An attempt is open: its prompt may still run on a server."""
+    BEGIN = 2
+    OVER = 3
+    """Finished: not handed out."""
 
 
 class _Record(BaseModel):
@@ -70,7 +84,7 @@ class BatchRecord(_Record):
         return read
 
 
-class JobRecord(_Record):
+class JobRecord(JobSettings):
     """A job as the ledger knows it."""
 
     id: JobId
@@ -87,6 +101,8 @@ class JobRecord(_Record):
     seconds: float | None = None
     attempts: int = 0
     """Attempts begun since the job was made or last requeued."""
+    attempts_made: int = 0
+    """Attempts begun ever; none: there is nothing to read in `Ledger.attempts`."""
     upload_failures: int = 0
     spool: str | None = None
     """Folder with the rendered files that are not yet synced."""
@@ -155,29 +171,22 @@ def overrides_text(overrides: tuple[Override, ...]) -> str:
     return OVERRIDES.dump_json(overrides).decode()
 
 
+def settings_columns(settings: JobSettings) -> dict[str, Any]:
+    """A job's settings as they are stored."""
+    return settings.settings | {"deadlines": json.dumps(dict(settings.deadlines), sort_keys=True)}
+
+
+_COLUMNS = tuple(name for name in JobRecord.model_fields if name in jobs.c)
+"""What a record has just as the row has it, or almost."""
+
+
 def job_record(row: Any, files: tuple[OutputFile, ...] = ()) -> JobRecord:
     """A row of `jobs` as a value."""
-    return JobRecord(
-        id=row.id,
-        batch=row.batch,
-        position=row.position,
-        status=Status(row.status),
-        graph_digest=row.graph_digest,
-        overrides=OVERRIDES.validate_json(row.overrides),
-        content_digest=row.content_digest,
-        reason=row.reason,
-        reason_class=row.reason_class,
-        server_url=row.server_url,
-        seconds=row.seconds,
-        attempts=row.attempts_made - row.attempts_before,
-        upload_failures=row.upload_failures,
-        spool=row.spool,
-        files=files,
-        token=row.token,
-        owner=row.owner,
-        started=row.started,
-        ended=row.ended,
-    )
+    columns = row._mapping
+    fields = {name: columns[name] for name in _COLUMNS}
+    fields["overrides"] = OVERRIDES.validate_json(fields["overrides"])
+    fields["deadlines"] = json.loads(fields["deadlines"])
+    return JobRecord(attempts=row.attempts_made - row.attempts_before, files=files, **fields)
 
 
 def attempt_record(row: Any, *, counts: bool = True) -> AttemptRecord:

@@ -66,8 +66,24 @@ jobs = Table(
     Column("started", Float),
     Column("ended", Float),
     Column("seconds", Float),
+    # How the job wants to be run: `comfyfarm.plan.job_settings`.
+    Column("priority", Integer, nullable=False, server_default="0"),
+    Column("deadline", Float),
+    Column("tenant", Text, nullable=False, server_default=""),
+    Column("deadlines", Text, nullable=False, server_default="{}"),
+    # What is handed out first (`Turn`), kept so that an index gives the next job without sorting.
+    Column("turn", Integer, nullable=False, server_default="2"),
 )
-Index("ix_jobs_batch_status", jobs.c.batch, jobs.c.status, jobs.c.position)
+Index("ix_jobs_batch_status", jobs.c.batch, jobs.c.status)
+Index("ix_jobs_batch_owner", jobs.c.batch, jobs.c.owner)
+Index(
+    "ix_jobs_batch_turn",
+    jobs.c.batch,
+    jobs.c.turn,
+    jobs.c.priority.desc(),
+    jobs.c.position,
+    jobs.c.id,
+)
 
 attempts = Table(
     "attempts",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Delete, delete, select, update
 
 from comfyfarm.ledger.batches import upsert
 from comfyfarm.ledger.claims import LEASE_S
@@ -38,19 +38,19 @@ class Servers(Database):
 
         return await self._write(work)
 
+    async def remove_server(self, url: str, owner: str) -> None:
+        """Take the owner's word for one server back: a quarantined one leaves the limits at once."""
+        await self._remove(delete(servers).where(servers.c.url == url, servers.c.owner == owner))
+
     async def remove_servers(self, owner: str) -> None:
         """Take the owner's word for its servers back; those that another owner names stay."""
+        await self._remove(delete(servers).where(servers.c.owner == owner))
 
-        def work(connection: Connection) -> None:
-            connection.execute(delete(servers).where(servers.c.owner == owner))
-
-        await self._write(work)
-
-    async def living_servers(self, *, dead_owners: Sequence[str] = ()) -> tuple[ServerRecord, ...]:
+    async def living_servers(self) -> tuple[ServerRecord, ...]:
         """Each living server once, sorted by address. Loopback addresses of two hosts are two servers."""
         query = (
             select(servers.c.url, servers.c.host, servers.c.device, servers.c.model)
-            .where(servers.c.lease_until >= db_now(), servers.c.owner.not_in(dead_owners))
+            .where(servers.c.lease_until >= db_now())
             .order_by(servers.c.url, servers.c.lease_until)
         )
 
@@ -62,14 +62,8 @@ class Servers(Database):
 
         return await self._read(work)
 
-    async def server_owners(self) -> tuple[str, ...]:
-        """Who registered servers that count as living, so that the caller can find the dead among them."""
-        query = select(servers.c.owner).where(servers.c.lease_until >= db_now()).distinct()
-
-        def work(connection: Connection) -> tuple[str, ...]:
-            return tuple(sorted((connection.scalars(query)).all()))
-
-        return await self._read(work)
+    async def _remove(self, statement: Delete) -> None:
+        await self._write(lambda connection: connection.execute(statement).rowcount)
 
 
 def _registering(connection: Connection, row: dict[str, Any], lease_s: float) -> Any:

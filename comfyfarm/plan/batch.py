@@ -68,6 +68,7 @@ def plan_batch(
             graph_digest=digest,
             overrides=values,
             content_digest=content_digest(digest, values),
+            **line.settings,
         )
         for position, (line, digest, values) in enumerate(zip(lines, digests, merged, strict=True))
     )

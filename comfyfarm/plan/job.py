@@ -1,15 +1,14 @@
 """A job: one prompt to run once, as a frozen value."""
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import NonNegativeInt
 
 from comfyfarm.ids import JobId, Sha256
+from comfyfarm.plan.job_settings import JobSettings
 from comfyfarm.workflow.overrides import Override as Override
 
 
-class JobSpec(BaseModel):
+class JobSpec(JobSettings):
     """What a job is, before it has run. Its graph is stored apart, under `graph_digest`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: JobId
     batch: str

@@ -1,24 +1,26 @@
-"""Job files: one JSON object a line, `{"id": "…", "workflow": "…", "set": {"3.seed": 7}}`."""
+"""Job files: one JSON object a line, `{"id": "…", "workflow": "…", "set": {"3.seed": 7}}`.
+
+Optional on each line: `priority`, `deadline`, `tenant`, `deadlines` (`comfyfarm.plan.job_settings`).
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
 from comfyfarm.errors import CatalogueError, JobConflict, OverrideError
 from comfyfarm.ids import JobId, is_job_id
+from comfyfarm.plan.job_settings import JobSettings, read_settings, settings_problems
 from comfyfarm.workflow.findings import Refused
 from comfyfarm.workflow.overrides import Override, read_overrides
 from comfyfarm.workflow.strict import strict_json
 
-_KEYS = frozenset({"id", "workflow", "set"})
+_KEYS = ("id", "workflow", "set", *JobSettings.model_fields)
 _ENOUGH = 20  # problems in one message; a file with a wrong column has one on each line
 
 
-class JobLine(BaseModel):
+class JobLine(JobSettings):
     """One job as the file has it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     line: PositiveInt
     """Number of the line in the file, from 1."""
@@ -73,13 +75,19 @@ def _job(text: bytes, number: int, *, name: str) -> JobLine:
         overrides = read_overrides(raw.get("set") or {})
     except OverrideError as exc:
         raise CatalogueError(f"{name}: set: {exc}") from exc
-    return JobLine(line=number, workflow=raw["workflow"], id=raw.get("id"), overrides=overrides)
+    return JobLine(
+        line=number,
+        workflow=raw["workflow"],
+        id=raw.get("id"),
+        overrides=overrides,
+        **read_settings(raw).settings,
+    )
 
 
 def _problems(raw: dict[str, Any]) -> Iterator[str]:
-    unknown = sorted(raw.keys() - _KEYS)
+    unknown = sorted(raw.keys() - set(_KEYS))
     if unknown:
-        yield f"unknown key {', '.join(map(repr, unknown))}; the keys are id, workflow, set"
+        yield f"unknown key {', '.join(map(repr, unknown))}; the keys are {', '.join(_KEYS)}"
     if not isinstance(raw.get("workflow"), str) or not raw["workflow"]:
         yield "workflow is missing; name the file, relative to the job file, or an address"
     if not isinstance(raw.get("set", {}), dict | None):
@@ -87,6 +95,7 @@ def _problems(raw: dict[str, Any]) -> Iterator[str]:
     job_id = raw.get("id")
     if job_id is not None and not (isinstance(job_id, str) and is_job_id(job_id)):
         yield f"id {job_id!r:.60} is no lower-case hyphenated UUID; leave it out to have one made"
+    yield from settings_problems(raw)
 
 
 def _refuse_twins(jobs: Iterable[JobLine], name: str) -> None:

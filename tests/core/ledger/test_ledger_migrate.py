@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
@@ -60,18 +62,47 @@ async def test_a_new_ledger_makes_its_folder_and_tables(new_url: str) -> None:
         assert await again.batches() == ()
 
 
-async def test_a_sqlite_ledger_uses_the_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
-    ledger = await open_ledger(f"sqlite:///{tmp_path}/l.db")
+_FIRST_ROWS = """
+INSERT INTO batches (name, out, parameters, created) VALUES ('b', 'o', '{}', 0);
+INSERT INTO graphs VALUES ('g', '{}');
+INSERT INTO jobs (id, batch, position, graph_digest, overrides, content_digest, status, open_attempt)
+VALUES ('1', 'b', 0, 'g', '[]', 'c', 'pending', NULL), ('2', 'b', 1, 'g', '[]', 'c', 'running', 7),
+       ('3', 'b', 2, 'g', '[]', 'c', 'rendered', NULL), ('4', 'b', 3, 'g', '[]', 'c', 'dead', NULL);
+"""
 
-    async with ledger:
+
+async def test_jobs_of_an_older_ledger_are_handed_out_as_before(new_url: str) -> None:
+    def make_old(connection: Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        for statement in _FIRST_ROWS.split(";")[:-1]:
+            connection.execute(text(statement))
+
+    async with Ledger(new_url) as old:
+        await old._write(make_old)
+    async with await open_ledger(new_url) as ledger:
+        turns = "SELECT id, turn, priority, deadlines FROM jobs ORDER BY turn, position"
+        rows = await ledger._read(lambda connection: connection.execute(text(turns)).all())
+
+    assert [tuple(row) for row in rows] == [
+        ("3", 0, 0, "{}"), ("2", 1, 0, "{}"), ("1", 2, 0, "{}"), ("4", 3, 0, "{}"),
+    ]  # fmt: skip
+
+
+async def test_a_sqlite_ledger_uses_the_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
+    await (await open_ledger(f"sqlite:///{tmp_path}/l.db")).close()
+
+    async with await open_ledger(f"sqlite:///{tmp_path}/l.db") as ledger:
         assert await ledger._read(lambda c: c.scalar(text("PRAGMA journal_mode"))) == "wal"
         assert await ledger._read(lambda c: c.scalar(text("PRAGMA foreign_keys"))) == 1
 
 
 async def test_two_processes_open_a_new_ledger_at_once(new_url: str) -> None:
     async def work() -> None:
-        command = [sys.executable, "-W", "error", "-c", _OPEN, new_url]
-        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+        words = [sys.executable, "-W", "error", "-c", _OPEN, new_url]
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
     await asyncio.gather(work(), work())

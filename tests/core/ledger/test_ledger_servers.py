@@ -28,7 +28,6 @@ async def test_a_server_named_by_two_owners_counts_once(ledger: Ledger) -> None:
     await ledger.register_servers([ONE], "me")
 
     assert await ledger.living_servers() == (ONE, TWO)
-    assert await ledger.server_owners() == ("me", "you")
 
 
 async def test_a_server_lives_as_long_as_one_of_its_owners(ledger: Ledger) -> None:
@@ -39,12 +38,37 @@ async def test_a_server_lives_as_long_as_one_of_its_owners(ledger: Ledger) -> No
     assert await ledger.living_servers() == (ONE,)
     assert await ledger.renew_servers("me") == 2
     assert await ledger.living_servers() == (ONE, TWO)
-    assert await ledger.living_servers(dead_owners=["me"]) == (ONE,)
     await ledger.remove_servers("me")
     assert await ledger.living_servers() == (ONE,)
     await ledger.remove_servers("you")
     assert await ledger.living_servers() == ()
     assert await ledger.renew_servers("you") == 0
+
+
+async def test_one_server_leaves_alone(ledger: Ledger) -> None:
+    await ledger.register_servers([ONE, TWO], "me")
+    await ledger.register_servers([TWO], "you")
+
+    await ledger.remove_server(ONE.url, "me")
+    await ledger.remove_server(TWO.url, "me")
+    await ledger.remove_server("http://nowhere", "me")
+
+    assert await ledger.living_servers() == (TWO,)
+    assert await ledger.renew_servers("me") == 0
+    await ledger.register_servers([ONE], "me")
+    assert await ledger.living_servers() == (ONE, TWO)
+
+
+async def test_servers_whose_rows_were_swept_away_are_registered_again(ledger: Ledger) -> None:
+    await ledger.register_servers([ONE], "me")
+    swept = update(servers).values(lease_until=db_now() - 700.0)
+    await ledger._write(lambda connection: connection.execute(swept).rowcount)
+    await ledger.register_servers([TWO], "you")
+
+    assert await ledger.renew_servers("me") == 0
+    await ledger.register_servers([ONE], "me")
+
+    assert await ledger.living_servers() == (ONE, TWO)
 
 
 async def test_the_newest_word_about_a_server_counts(ledger: Ledger) -> None:

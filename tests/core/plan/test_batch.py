@@ -90,6 +90,16 @@ def test_one_id_on_two_lines_is_refused_with_both() -> None:
         plan(line(1, job=ID), line(4, 2, job=ID))
 
 
+def test_settings_travel_with_a_job_and_make_no_other_job() -> None:
+    settings = {"priority": 3, "deadline": 1e9, "tenant": "t", "deadlines": {"cancel_s": 1.0}}
+    (plain,) = plan(line(1))
+
+    (told,) = plan(line(1).model_copy(update=settings))
+
+    assert told.settings == settings
+    assert (told.batch, told.id, told.content_digest) == (plain.batch, plain.id, plain.content_digest)
+
+
 def test_the_parts_of_a_batch_name_do_not_run_together() -> None:
     assert default_batch_name("s", ["a", "b"], [], "") != default_batch_name("s", ["ab"], [], "")
     assert default_batch_name("s", ["a"], [], "b") != default_batch_name("s", [], ["a"], "b")

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from comfyfarm.errors import CatalogueError, JobConflict
 from comfyfarm.plan.job_file import read_job_file
+from comfyfarm.plan.job_settings import DEADLINE_NAMES, JobSettings
+from comfyfarm.run.deadlines import Deadlines
 
 ID = "0c9c3f3a-7f10-4b8c-9b8c-5b1a6b2e6f0e"
 
@@ -44,12 +46,51 @@ def test_each_line_is_a_job_and_blank_lines_are_skipped() -> None:
         ('{"workflow":"w","id":7}', "id 7 is no lower-case"),
         (f'{{"workflow":"w","id":"{ID.upper()}"}}', "is no lower-case"),
         (f'{{"workflow":"w","id":"{ID.replace("-", "")}"}}', "is no lower-case"),
+        ('{"workflow":"w","priority":"high"}', "priority 'high' is no whole number"),
+        ('{"workflow":"w","priority":true}', "priority True is no whole number"),
+        ('{"workflow":"w","priority":2147483648}', "priority 2147483648 is no whole number"),
+        ('{"workflow":"w","deadline":"2026-08-01T18:00:00"}', "has no time zone; write 2026-"),
+        ('{"workflow":"w","deadline":"tomorrow"}', "deadline 'tomorrow' is no time"),
+        ('{"workflow":"w","deadline":1785600000000}', "is no Unix time in seconds"),
+        ('{"workflow":"w","deadline":-1}', "is no Unix time in seconds"),
+        ('{"workflow":"w","deadline":[]}', "deadline .* is no Unix time"),
+        ('{"workflow":"w","tenant":7}', "tenant 7 is no name"),
+        ('{"workflow":"w","tenant":"a\\n"}', "is no name"),
+        ('{"workflow":"w","deadlines":[]}', "deadlines is no object"),
+        ('{"workflow":"w","deadlines":{"exec_s":1}}', "unknown key 'exec_s'; the keys are submit_s"),
+        ('{"workflow":"w","deadlines":{"execution_s":0}}', "execution_s 0 is no number of seconds"),
+        ('{"workflow":"w","deadlines":{"cancel_s":true}}', "cancel_s True is no number"),
+        (f'{{"workflow":"w","deadlines":{{"cancel_s":1{"0" * 350}}}}}', "cancel_s 1000.* is no number"),
     ],
 )
 def test_a_wrong_line_is_named_with_file_and_line(line: str, words: str) -> None:
     with pytest.raises(CatalogueError, match=words) as caught:
         read_job_file(f'{{"workflow":"w"}}\n\n{line}\n'.encode(), name="jobs.jsonl")
     assert str(caught.value).startswith("jobs.jsonl line 3")
+
+
+def test_settings_are_read_and_null_is_as_good_as_none() -> None:
+    given = {"priority": -2, "deadline": "2026-08-01T18:00:00+02:00", "tenant": "Ä & Co"}
+    lines = [
+        {"workflow": "w", **given, "deadlines": {"execution_s": 1200, "quiet_s": 0.5}},
+        {"workflow": "w", "deadline": 1785600000.5},
+        {"workflow": "w", "priority": None, "deadline": None, "tenant": None, "deadlines": None},
+        {"workflow": "w"},
+    ]
+    one, two, three, four = read_job_file("\n".join(map(json.dumps, lines)).encode(), name="j")
+
+    assert one.settings == {
+        "priority": -2,
+        "deadline": 1785600000.0,
+        "tenant": "Ä & Co",
+        "deadlines": {"execution_s": 1200.0, "quiet_s": 0.5},
+    }
+    assert two.deadline == 1785600000.5
+    assert three.settings == four.settings == JobSettings().settings
+
+
+def test_the_deadlines_of_a_job_are_those_of_an_attempt() -> None:
+    assert set(DEADLINE_NAMES) == set(Deadlines.model_fields)
 
 
 def test_all_wrong_lines_are_named_and_a_flood_is_cut() -> None:
