@@ -4,7 +4,7 @@ import importlib
 import sys
 import traceback
 
-GROUPS = ("road",)
+GROUPS = ("road", "runner")
 
 
 def main(names: list[str]) -> int:

@@ -11,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def figures() -> Iterator[Figure]:
     yield _busy("busy share without Prefect", "--local")
     yield _busy("busy share under Prefect")
     yield _resume()
+    yield from _resume_under_prefect()
 
 
 def _help() -> Figure:
@@ -104,16 +106,68 @@ def _busy(name: str, *options: str) -> Figure:
     return Figure(name, round(worst, 3), "share", ">= 0.90", worst >= 0.9, against)
 
 
+def _ended(servers: list[Served]) -> int:
+    return sum(1 for server in servers for prompt in _log(server) if prompt["ended"])
+
+
+def _twice(servers: list[Served]) -> int:
+    ids = [prompt["prompt_id"] for server in servers for prompt in _log(server)]
+    return len(ids) - len(set(ids))
+
+
 def _resume() -> Figure:
     """SIGKILL in mid-batch, the same call again: prompts that ran twice, of all that were accepted."""
     with _farm() as (folder, servers, environment):
         command = _command(folder, servers, "--local")
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as first:
-            while sum(1 for server in servers for prompt in _log(server) if prompt["ended"]) < JOBS // 3:
+            while _ended(servers) < JOBS // 3:
                 time.sleep(0.05)
             first.send_signal(signal.SIGKILL)
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-        ids = [prompt["prompt_id"] for server in servers for prompt in _log(server)]
-        twice = len(ids) - len(set(ids))
+        twice = _twice(servers)
     against = f"{JOBS} jobs, killed after a third, started again; by the fakes' own logs"
     return Figure("prompts run twice after SIGKILL", twice, "prompts", "== 0", twice == 0, against)
+
+
+def _resume_under_prefect() -> Iterator[Figure]:
+    """SIGKILL of command and flow at once, the same call again: what ran twice, and how soon it goes on."""
+    with _farm() as (folder, servers, environment), _control(folder, environment) as api:
+        command = _command(folder, servers, "--batch", "killed")
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+        ) as first:
+            while _ended(servers) < JOBS // 3:
+                time.sleep(0.05)
+            os.killpg(first.pid, signal.SIGKILL)
+        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        twice, begun = _twice(servers), _last_start(api, "killed")
+        later = [prompt["received"] for server in servers for prompt in _log(server)]
+        waited_s = min(received for received in later if received > begun) - begun
+    name = "under Prefect after SIGKILL of command and flow"
+    against = f"{JOBS} jobs, killed after a third, started again; by the fakes' own logs"
+    yield Figure(f"prompts run twice {name}", twice, "prompts", "== 0", twice == 0, against)
+    against = "from the second flow run's start, by Prefect, to the next prompt that a fake accepts"
+    yield Figure(f"goes on {name}", round(waited_s, 2), "s", "< 10", waited_s < 10, against)
+
+
+@contextmanager
+def _control(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """The control server, up for as long as this is open: its Prefect API."""
+    call = [PROGRAM, "control"]
+    subprocess.run([*call, "start"], check=True, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        record = json.loads((folder / "state" / "control" / "control.json").read_text())
+        yield str(record["api_url"])
+    finally:
+        subprocess.run([*call, "stop"], check=True, env=environment, stdout=subprocess.DEVNULL)
+
+
+def _last_start(api: str, batch: str) -> float:
+    """Unix time at which Prefect saw the batch's last flow run begin."""
+    asked = {"flows": {"name": {"any_": ["render-batch"]}}, "flow_runs": {"name": {"any_": [batch]}}}
+    request = urllib.request.Request(  # noqa: S310 - loopback
+        f"{api}/flow_runs/filter", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+        starts = [datetime.fromisoformat(run["start_time"]) for run in json.load(answer)]
+    return max(starts).timestamp()

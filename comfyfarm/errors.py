@@ -101,10 +101,12 @@ class ServerError(TryLater):
 class ServerUnreachable(ServerError):
     """The server did not answer: refused, reset, or silent past the deadline."""
 
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(url, reason)
+    def __init__(self, url: str, reason: str, is_refused: bool = False) -> None:
+        super().__init__(url, reason, is_refused)
         self.url = url
         self.reason = reason
+        self.is_refused = is_refused
+        """No connection could be made: nothing was sent."""
 
     def __str__(self) -> str:
         return f"{self.url} did not answer: {self.reason}"

@@ -13,10 +13,8 @@ from prefect.events.schemas.automations import Automation, AutomationCore, Event
 from prefect.events.schemas.events import ResourceSpecification
 
 FLOWS = ["render-batch", "render-shard"]
-HEARTBEAT_S = 30
-"""Prefect's least; `prefect.yaml` sets it for each run."""
 SILENCE_S = 70
-"""More than two heartbeats."""
+"""More than two heartbeats, of the 30 s that `prefect.yaml` sets for each run: Prefect's least."""
 
 _HEARTBEAT = "prefect.flow-run.heartbeat"
 _ENDS = {

@@ -21,9 +21,9 @@ from deployments.description import read_description
 from deployments.farm_blocks import set_up_blocks
 from deployments.gpu_tags import look_at_servers, set_up_limits
 from deployments.published import publish
-from deployments.server_settings import warn_of_settings
 from deployments.wanted import Wanted, absolute
 from deployments.work_pool import set_up_pool
+from flows.server_settings import is_ours, warn_of_settings
 
 _RETRIES = 7  # of 429, 502, 503 and lost connections; about four minutes
 
@@ -62,7 +62,7 @@ def main(
     name = host_slug(host)
     state = os.environ.get("COMFYFARM_STATE_DIR")
     try:
-        api_url, is_ours = find_api(settings)
+        api_url = find_api(settings)
         wanted = Wanted(
             host=name,
             pool=pool or name,
@@ -78,25 +78,24 @@ def main(
             state_dir=settings.state_dir if state else None,
         )
         with temporary_settings({PREFECT_API_URL: api_url, PREFECT_CLIENT_MAX_RETRIES: _RETRIES}):
-            for line in asyncio.run(deploy(wanted, is_ours=is_ours)):
+            for line in asyncio.run(deploy(wanted, look=not is_ours(api_url, settings))):
                 click.echo(line)
     except FarmError as exc:
         click.echo(f"deploy: {exc}", err=True)
         sys.exit(exc.exit_code)
 
 
-def find_api(settings: FarmSettings) -> tuple[str, bool]:
-    """The Prefect API, and whether it is the control server's.
+def find_api(settings: FarmSettings) -> str:
+    """The Prefect API: the one that is set, else the control server's.
 
     Raises:
         UsageError: none is named, and no control server runs.
     """
     control = control_status(settings.state_dir)
-    ours = control.api_url if control is not None else None
-    found = settings.prefect_api_url or ours
+    found = settings.prefect_api_url or (control.api_url if control is not None else None)
     if found is None:
         raise UsageError("no Prefect server is known: set PREFECT_API_URL, or run `comfyfarm control start`")
-    return found, found == ours
+    return found
 
 
 def find_ledger(settings: FarmSettings, ledger: str | None) -> SecretStr:
@@ -114,21 +113,21 @@ def find_ledger(settings: FarmSettings, ledger: str | None) -> SecretStr:
     return found
 
 
-async def deploy(wanted: Wanted, *, is_ours: bool = False) -> list[str]:
+async def deploy(wanted: Wanted, *, look: bool = True) -> list[str]:
     """Set everything up on the configured Prefect server; lines for people.
 
     Args:
         wanted: the host.
-        is_ours: a control server has the right settings; of another one they are looked at.
+        look: at the server's settings; a control server has the right ones.
 
     Raises:
-        ServerUnreachable: a ComfyUI server does not answer.
+        ServerError: a ComfyUI server does not answer.
         TryLater: the Prefect server does not answer.
         UsageError: it refuses what is wanted.
     """
     wanted = wanted.model_copy(update={"records": await look_at_servers(wanted.servers, wanted.host)})
     try:
-        return await _deploy(wanted, is_ours=is_ours)
+        return await _deploy(wanted, look=look)
     except PrefectHTTPStatusError as exc:
         if exc.response.status_code in {429, 502, 503}:
             raise TryLater(f"the Prefect server is too busy: {exc.response.status_code}") from exc
@@ -138,10 +137,10 @@ async def deploy(wanted: Wanted, *, is_ours: bool = False) -> list[str]:
         raise TryLater(f"the Prefect server does not answer: {exc}") from exc
 
 
-async def _deploy(wanted: Wanted, *, is_ours: bool) -> list[str]:
+async def _deploy(wanted: Wanted, *, look: bool) -> list[str]:
     description = read_description(wanted.variables())
     async with get_client() as client:
-        notes = () if is_ours else await warn_of_settings(client)
+        notes = await warn_of_settings(client) if look else ()
         pool = await set_up_pool(client, wanted.pool, concurrency=wanted.concurrency)
         limits = await set_up_limits(wanted)
         blocks = await set_up_blocks(wanted)

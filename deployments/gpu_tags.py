@@ -1,10 +1,10 @@
 """No GPU tag without a limit: one without would be unlimited."""
 
+import asyncio
 from collections.abc import Sequence
 
-from comfyfarm.comfy.wire import Device
-from comfyfarm.errors import ServerUnreachable
-from comfyfarm.farm.servers import health, model_slug
+from comfyfarm.errors import ServerError
+from comfyfarm.farm.servers import examine, no_server
 from comfyfarm.ledger.ledger import open_ledger
 from comfyfarm.ledger.records import ServerRecord
 from deployments.wanted import Wanted
@@ -12,20 +12,20 @@ from flows.gpu_limits import set_gpu_limits
 
 
 async def look_at_servers(urls: Sequence[str], host: str) -> tuple[ServerRecord, ...]:
-    """The servers with their devices, by `/system_stats`.
+    """The servers with their devices. All must answer: the GPU of one that does not is not known.
 
     Raises:
-        ServerUnreachable: one of them does not answer: its GPU is not known then.
+        ServerError: one of them does not answer now.
+        UsageError: something else than ComfyUI answers there.
     """
-    return tuple([await _record(url, host) for url in dict.fromkeys(urls)])
+    return tuple(await asyncio.gather(*(_record(url, host) for url in dict.fromkeys(urls))))
 
 
 async def _record(url: str, host: str) -> ServerRecord:
-    found = await health(url)
-    if found.stats is None:
-        raise ServerUnreachable(found.url, f"{found.fault}; start it, or leave it out")
-    device: Device = found.stats.device
-    return ServerRecord(url=url.rstrip("/"), host=host, device=device.name, model=model_slug(device))
+    try:
+        return (await examine(url, host)).record()
+    except ServerError as exc:
+        raise no_server([exc]) from exc
 
 
 async def set_up_limits(wanted: Wanted) -> dict[str, int]:

@@ -14,9 +14,11 @@ from comfyfarm.ledger.owner import is_gone
 
 logger = logging.getLogger("comfyfarm.flows.free_slots")
 
+_PAGE = 200  # limits in one answer: the most that Prefect gives
+
 
 async def free_dead_slots(ledger: Ledger, host: str) -> int:
-    """Release the GPU slots of this host's shards whose processes are gone; how many they were.
+    """Release the GPU slots of shards that ran on this host and whose processes are gone; how many.
 
     Prefect does it when their leases end, up to 75 s after a kill. Their runs are shown as crashed.
     """
@@ -24,7 +26,7 @@ async def free_dead_slots(ledger: Ledger, host: str) -> int:
     async with ledger.lock("gpu-limits"), get_client() as client:
         for shard in await ledger.open_shards(host):
             if is_gone(shard.owner):
-                freed += await _free(client, f"gpu:{host}", UUID(shard.id))
+                freed += await _free(client, UUID(shard.id))
                 await _show_crash(client, UUID(shard.id))
                 await ledger.end_shard(shard.id)
     if freed:
@@ -32,10 +34,13 @@ async def free_dead_slots(ledger: Ledger, host: str) -> int:
     return freed
 
 
-async def _free(client: PrefectClient, tag: str, flow_run_id: UUID) -> int:
-    """A lane holds `gpu:<host>` and `gpu:<model>` in one lease: ended under one name, it ends for both."""
+async def _free(client: PrefectClient, flow_run_id: UUID) -> int:
+    """A lane holds `gpu:<host>` and `gpu:<model>` in one lease: ended under one name, it ends for both.
+
+    Its servers may be on several hosts, and those of the next run on others.
+    """
     freed = 0
-    for holder in (await client.read_concurrency_limit_by_tag(tag)).active_slots:
+    for holder, tag in (await _holders(client)).items():
         try:
             lane = await client.read_task_run(holder)
         except ObjectNotFound:
@@ -44,6 +49,17 @@ async def _free(client: PrefectClient, tag: str, flow_run_id: UUID) -> int:
             await client.decrement_v1_concurrency_slots([tag], holder, occupancy_seconds=0)
             freed += 1
     return freed
+
+
+async def _holders(client: PrefectClient) -> dict[UUID, str]:
+    """Task runs that hold a GPU slot, and one tag under which they do."""
+    found: dict[UUID, str] = {}
+    offset = 0
+    while limits := await client.read_concurrency_limits(limit=_PAGE, offset=offset):
+        offset += len(limits)
+        gpus = [limit for limit in limits if limit.tag.startswith("gpu:")]
+        found |= {holder: limit.tag for limit in gpus for holder in limit.active_slots}
+    return found
 
 
 async def _show_crash(client: PrefectClient, flow_run_id: UUID) -> None:

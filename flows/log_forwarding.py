@@ -9,7 +9,7 @@ from prefect.logging.handlers import APILogHandler
 def forward_core_logs() -> None:
     """Send what `comfyfarm` logs inside a run to the Prefect API. Once, however often it is called.
 
-    PREFECT_LOGGING_EXTRA_LOGGERS does the same, but only when it was set before Prefect was imported.
+    Not by PREFECT_LOGGING_EXTRA_LOGGERS: that works only when it was set before Prefect was imported.
     """
     core = logging.getLogger("comfyfarm")
     core.setLevel(min(core.level or logging.INFO, logging.INFO))

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import logging
-import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -21,16 +19,23 @@ from prefect.runtime import flow_run as runtime_run
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
+from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.byte_progress import ByteProgress
+from comfyfarm.cache.hydrate import missing
 from comfyfarm.cache.objects import S3Access
-from comfyfarm.errors import FarmError
+from comfyfarm.cli.edge import log_to_stderr
+from comfyfarm.errors import FarmError, TryLater
+from comfyfarm.farm.ending import interrupt_left
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import Prepared, read_sources
 from comfyfarm.farm.request import RenderRequest
-from comfyfarm.farm.results import ResultRow, row_of
-from comfyfarm.farm.servers import examine_all
+from comfyfarm.farm.results import ResultRow, rows_of
+from comfyfarm.farm.servers import Server, eligible, examine_all, suited
 from comfyfarm.farm.stage import place_models, record_batch
-from comfyfarm.farm.stop import interrupt_left
+from comfyfarm.farm.stopping import Stop, run_until_stopped
+from comfyfarm.run.deadlines import Deadlines
+from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
 from flows.attempt_cap import refuse_endless_restart
 from flows.farm_ledger import farm_ledger
@@ -39,11 +44,10 @@ from flows.log_forwarding import forward_core_logs
 from flows.named_places import address_or_json, host_fields, mirror_place, output_place
 from flows.render_shard import render_shard
 from flows.render_tasks import hydrate, preflight, prepared_of
+from flows.server_settings import is_ours, warn_of_settings
 from flows.show_results import show_results
 
 logger = logging.getLogger("comfyfarm.flows.render_batch")
-
-_SAME_SIGNAL_S = 3.0
 
 # Two tabs in the dashboard's form. No parameter may be None: each would be hidden behind a tab "None".
 AddressOrJson = Annotated[str, Field(title="Address")] | Annotated[dict[str, Any], Field(title="JSON")]
@@ -86,6 +90,8 @@ async def render_batch(
     models_dir: str = "",
     inputs_dir: str = "",
     ledger: str = "",
+    deadlines: dict[str, float] = {},  # noqa: B006
+    attempts: int = 4,
 ) -> State[Any]:
     """Render a workflow, or every job of a job file, exactly once; the same parameters again go on.
 
@@ -96,13 +102,16 @@ async def render_batch(
         lock: Path or address of the lock, or its JSON. Empty takes comfyfarm.lock beside the workflow.
         out: Where outputs go: output-store/NAME (a block), a folder, or s3://bucket/prefix.
         batch: Name of the batch. Empty makes one of its contents, so that the same run again goes on.
-        host: Name of the comfy-host block with the servers. Empty is the worker's own machine.
+        host: Name of the comfy-host block with the servers. Empty is the worker's own machine; servers that
+            are given here belong to this host, or with an empty name to the one that their address names.
         mirror: Where model files come from: mirror/NAME (a block), a folder, or an address.
         servers: Base addresses of ComfyUI servers, instead of those of the host's block.
         cache_dir: Folder for model files, instead of that of the host's block.
         models_dir: Where the servers look for models. Without it nothing is downloaded.
         inputs_dir: Folder of input images, audio and video.
         ledger: Name of the ledger block. Empty takes COMFYFARM_LEDGER.
+        deadlines: Seconds for each phase of a job, such as {"execution_s": 1200, "no_progress_s": 600}.
+        attempts: Tries of a job in all.
     """
     forward_core_logs()
     refuse_endless_restart()
@@ -121,44 +130,55 @@ async def render_batch(
         lock=address_or_json(lock) or None,
         batch=batch or None,
         out=out_address,
+        deadlines=Deadlines.model_validate(deadlines),
+        retries=RetryPolicy(attempts=attempts),
         mirror=mirror_address,
         **await host_fields(host or None, given),
     )
     async with farm_ledger(ledger or None) as opened:
-        prepared = await _preflight(request)
+        # The host's own servers are all of it; others are of the host that their address names.
+        belongs_to = host or (None if servers else request.host)
+        prepared, able = await _preflight(request, belongs_to)
         if request.models_dir is not None:
             await set_gpu_limits(opened, request.host)  # a tag without a limit would be unlimited
-        await _hydrate(request, prepared, mirror_access)
+            await _hydrate(request, prepared, mirror_access)
+            able = await examine_all([server.url for server in able], belongs_to)
+        # Before it is recorded: a batch that no server can run leaves nothing in the ledger.
+        able = eligible(able, prepared.needed)
         await record_batch(opened, request, prepared)
         try:
             await render_shard(
-                prepared.batch, request.host, list(request.servers), out=out, ledger=ledger or None
+                prepared.batch,
+                request.host,
+                {server.url: server.host for server in able},
+                out=out,
+                ledger=ledger or None,
             )
         except CancelledRun:
             return Cancelled(message="cancelled; its prompts are interrupted")
-        jobs = await opened.jobs(prepared.batch)
-    ours = {job.id for job in prepared.jobs}
-    rows = [row_of(job) for job in jobs if job.id in ours]
+        rows = await rows_of(opened, prepared.batch, prepared.jobs)
     pictures = Pictures(read_settings().state_dir, prepared.batch).load()
     await show_results(prepared.batch, rows, pictures)
     return end_state(rows)
 
 
-async def _preflight(request: RenderRequest) -> Prepared:
-    """Plan and pins, by Prefect's cache when nothing has changed and the input files are still there."""
+async def _preflight(request: RenderRequest, host: str | None) -> tuple[Prepared, tuple[Server, ...]]:
+    """Plan and pins, by Prefect's cache when nothing has changed; the servers that can run it.
+
+    Input files may have gone since: then it is done anew.
+    """
     sources = await asyncio.to_thread(read_sources, request)
-    servers = await examine_all(request.servers)
+    servers = await examine_all(request.servers, host)
     prepared = prepared_of(await preflight(request, sources, servers))
     if not all(asset.file.is_file() for asset in prepared.assets):
         again = preflight.with_options(refresh_cache=True)
         prepared = prepared_of(await again(request, sources, servers))
-    return prepared
+    return prepared, suited(servers, prepared.unfit)
 
 
 async def _hydrate(request: RenderRequest, prepared: Prepared, access: S3Access | None) -> None:
-    if request.models_dir is None:
-        return
     blobs = BlobStore(request.cache_dir)
+    progress = ByteProgress(sum(model.size for model in missing(prepared.models, blobs)))
     await asyncio.gather(
         *(
             hydrate.with_options(
@@ -166,13 +186,14 @@ async def _hydrate(request: RenderRequest, prepared: Prepared, access: S3Access 
                 tags={f"hydrate:{request.host}"},
                 # A cached result says that the file was here once: it may have been evicted.
                 refresh_cache=not blobs.has(model.sha256, size=model.size),
-            )(model, request.host, request.cache_dir, request.mirror, access)
+            )(model, request.host, request.cache_dir, request.mirror, access, progress)
             for model in prepared.models
         )
     )
-    await asyncio.to_thread(
-        place_models, prepared.models, cache_dir=request.cache_dir, models_dir=request.models_dir
-    )
+    if request.models_dir is not None:
+        await asyncio.to_thread(
+            place_models, prepared.models, cache_dir=request.cache_dir, models_dir=request.models_dir
+        )
 
 
 def end_state(rows: Sequence[ResultRow]) -> State[Any]:
@@ -185,12 +206,16 @@ def end_state(rows: Sequence[ResultRow]) -> State[Any]:
 
 async def _main(parameters: dict[str, Any]) -> int:
     """Run the flow as the command's child: 0 when it ran to its end, else the error's exit code."""
-    _cancel_on_signals()
     given = {name: value for name, value in parameters.items() if value is not None}
+    stop = Stop(grace_s=read_settings().grace_s)
     try:
-        state = await render_batch(**given, return_state=True)
+        await _look_at_prefect()
+        state = await run_until_stopped(render_batch(**given, return_state=True), stop)
     except asyncio.CancelledError:
-        return 3  # stopped; its jobs are given back
+        return 0 if stop.was_terminated else 3  # its jobs are given back
+    except TryLater as exc:
+        sys.stderr.write(f"comfyfarm: {exc}\n")
+        return exc.exit_code
     error = state.data if isinstance(state.data, BaseException) else None
     if isinstance(error, FarmError):
         sys.stderr.write(f"comfyfarm: {error}\n")
@@ -198,25 +223,28 @@ async def _main(parameters: dict[str, Any]) -> int:
     return 0 if error is None else 3
 
 
-def _cancel_on_signals() -> None:
-    """SIGINT and SIGTERM cancel the run; again after three seconds they end it at once.
+async def _look_at_prefect() -> None:
+    """Warn of what a farm needs of a Prefect server that is not the control server, once for each run.
 
-    Ctrl-C in a terminal arrives twice, from the terminal and forwarded by the command.
+    Raises:
+        TryLater: it does not answer.
     """
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    first: float | None = None
+    settings = read_settings()
+    async with get_client() as client:
+        fault = await client.api_healthcheck()
+        if fault is not None:
+            raise TryLater(f"the Prefect server {mask(str(client.api_url))} does not answer: {fault}")
+        if not is_ours(str(client.api_url), settings):
+            for note in await warn_of_settings(client):
+                logger.warning("the Prefect server: %s", note)
 
-    def on_signal() -> None:
-        nonlocal first
-        if first is None and task is not None:
-            first = loop.time()
-            task.cancel()
-        elif first is not None and loop.time() - first > _SAME_SIGNAL_S:
-            os._exit(3)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
+def _show_core_logs(*, verbose: bool) -> None:
+    """On stderr by ourselves: Prefect's own way would show nothing of the core, or all of it."""
+    log_to_stderr(verbose=verbose)
+    logging.getLogger("comfyfarm").propagate = False
 
 
 if __name__ == "__main__":
+    _show_core_logs(verbose="--verbose" in sys.argv[1:])
     sys.exit(asyncio.run(_main(json.load(sys.stdin))))

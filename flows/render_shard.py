@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -11,12 +11,15 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
+from comfyfarm.addresses import mask
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import StaleClaim, StoreError, TryLater
+from comfyfarm.errors import AttemptFailed, NoLane, StaleClaim, StoreError
 from comfyfarm.farm.drive import drive
-from comfyfarm.farm.servers import Server, eligible, examine_all
-from comfyfarm.farm.shard import Shard, TakenJob
+from comfyfarm.farm.servers import Server, eligible, examine_all, model_slug
+from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.stage import load_batch, open_shard
+from comfyfarm.farm.stopping import stop_of_process
+from comfyfarm.farm.taken import TakenJob
 from comfyfarm.ledger.records import UNFINISHED
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
@@ -36,14 +39,14 @@ _INTERRUPT_S = 20.0  # Prefect kills a cancelled run after 30
 
 @flow(name="render-shard", flow_run_name="{batch} on {host}")
 async def render_shard(
-    batch: str, host: str, servers: list[str], out: str | None = None, ledger: str | None = None
+    batch: str, host: str, servers: dict[str, str], out: str | None = None, ledger: str | None = None
 ) -> dict[str, int] | State[Any]:
-    """Render what is left of a batch on the servers of one host.
+    """Render what is left of a batch, by one process, on the servers that it can reach.
 
     Args:
         batch: Name of the batch in the ledger.
-        host: Name of the host, as in the tag `gpu:<host>`.
-        servers: Base addresses of its ComfyUI servers.
+        host: Name of the host where it runs.
+        servers: Base addresses of ComfyUI servers, and the host of each, as in the tag `gpu:<host>`.
         out: Name of an output-store block with the credentials; default: those of the environment.
         ledger: Name of a ledger block; default: COMFYFARM_LEDGER.
 
@@ -57,7 +60,7 @@ async def render_shard(
             return dict(counts)
         request, prepared = await load_batch(opened, batch)
         request = request.model_copy(update={"host": host})
-        able = eligible(await examine_all(servers), prepared.needed)
+        able = eligible(await _examine(servers), prepared.needed)
         state_dir = read_settings().state_dir
         _, access = await output_place(out) if out else ("", None)
         async with open_shard(
@@ -71,22 +74,32 @@ async def render_shard(
         ) as shard:
             await set_gpu_limits(opened, host)
             await free_dead_slots(opened, host)
-            was_cancelled = await _work(shard, host, able, request.retries)
+            was_cancelled = await _work(shard, able, request.retries)
         await set_gpu_limits(opened, host)
         counts = await opened.counts(batch)
     return Cancelled(message="its prompts are interrupted") if was_cancelled else counts
 
 
-async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: RetryPolicy) -> bool:
+async def _examine(servers: Mapping[str, str]) -> tuple[Server, ...]:
+    found = await examine_all(list(servers))
+    return tuple(one.model_copy(update={"host": servers[one.url]}) for one in found)
+
+
+async def _work(shard: Shard, servers: Sequence[Server], retries: RetryPolicy) -> bool:
     """Lanes and jobs side by side; whether the run was cancelled.
 
     Every prompt is then interrupted, proven, and its job cancelled. When only this process is to
     stop, likewise, but its jobs are given back, and the cancellation goes on.
     """
-    lanes = [asyncio.create_task(_hold_lane(shard, host, server)) for server in servers]
+    lanes = [asyncio.create_task(_hold_lane(shard, server), name=server.url) for server in servers]
     try:
         async with stop_when_cancelled():
-            await drive(shard, lambda job: _run_job(shard, job, retries), clock=SystemClock())
+            await drive(
+                shard,
+                lambda job: _run_job(shard, job, retries),
+                clock=SystemClock(),
+                stop=stop_of_process.get(),
+            )
     except asyncio.CancelledError:
         was_cancelled = False
         with anyio.CancelScope(shield=True), anyio.move_on_after(_INTERRUPT_S):
@@ -109,12 +122,12 @@ async def _work(shard: Shard, host: str, servers: Sequence[Server], retries: Ret
     return False
 
 
-async def _hold_lane(shard: Shard, host: str, server: Server) -> None:
+async def _hold_lane(shard: Shard, server: Server) -> None:
     """Ask for the lane's GPU slot until it is had: task retries do not cover a failure to get it."""
-    asyncio.current_task().set_name(server.url)  # type: ignore[union-attr]
-    model = server.record(host).model
+    model = model_slug(server.device)
     held = lane.with_options(
-        task_run_name=f"lane-{server.url.partition('://')[2]}", tags={f"gpu:{host}", f"gpu:{model}"}
+        task_run_name=f"lane-{mask(server.url).partition('://')[2]}",
+        tags={f"gpu:{server.host}", f"gpu:{model}"},
     )
     while True:
         try:
@@ -142,5 +155,5 @@ async def _run_job(shard: Shard, job: TakenJob, retries: RetryPolicy) -> None:
         logger.warning("%s; its result here is thrown away", exc)
     except StoreError as exc:
         await shard.give_back(job, note=f"not uploaded: {exc}")
-    except TryLater as exc:
+    except (NoLane, AttemptFailed) as exc:
         await shard.give_back(job, note=str(exc))

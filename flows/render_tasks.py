@@ -14,25 +14,31 @@ from prefect.context import TaskRunContext
 from prefect.states import Failed
 from prefect.tasks import Task
 
+from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.byte_progress import ByteProgress, FileMeter
+from comfyfarm.cache.hydrate import hydrate_one
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import AttemptFailed, StoreError
 from comfyfarm.farm.prepare import Prepared, Sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
-from comfyfarm.farm.shard import Shard, TakenJob
-from comfyfarm.farm.stage import hydrate_file, plan_request
+from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.stage import plan_request
+from comfyfarm.farm.taken import TakenJob
 from comfyfarm.lock.lockfile import LockedModel
-from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s
+from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s, jittered_s
+from flows.dead_letter import announce_dead_letter
 
 
 def preflight_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """Content of everything that preflight looks at: files, request, node schema."""
     request: RenderRequest = parameters["request"]
     asked = request.model_dump_json(exclude={"servers", "deadlines", "retries"})
-    schema: str = parameters["servers"][0].node_schema.sha256
-    digest = sha256("\n".join([asked, parameters["sources"].digest(), schema]).encode()).hexdigest()
-    return f"preflight/v1/{digest}"
+    # In their order: the first one's word counts where they differ.
+    schemas = dict.fromkeys(server.node_schema.sha256 for server in parameters["servers"])
+    digest = sha256("\n".join([asked, parameters["sources"].digest(), *schemas]).encode()).hexdigest()
+    return f"preflight/v2/{digest}"
 
 
 def hydrate_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
@@ -57,7 +63,8 @@ async def may_succeed_later(_task: Task[..., Any], _run: TaskRun, state: State[A
 
 def full_jitter(policy: RetryPolicy) -> list[float]:
     """Delays before each retry, in seconds. Prefect's own jitter is not uniform."""
-    return [random.uniform(0.0, delay_cap_s(retry, policy)) for retry in range(policy.attempts - 1)]
+    caps = [delay_cap_s(retry, policy) for retry in range(policy.attempts - 1)]
+    return [jittered_s(cap, random.random()) for cap in caps]
 
 
 @task(name="preflight", cache_policy=CacheKeyFnPolicy(cache_key_fn=preflight_key), result_serializer="json")
@@ -84,10 +91,20 @@ async def hydrate(
     cache_dir: Path,
     mirror: str | None,
     access: S3Access | None,
+    progress: ByteProgress,
 ) -> str:
     """Have one model file in the host's cache, verified."""
-    get_run_logger().info("%s/%s, %d bytes, on %s", model.folder, model.path, model.size, host)
-    return str(await hydrate_file(model, mirror=mirror, cache_dir=cache_dir, access=access))
+    meter = FileMeter(f"{model.folder}/{model.path} on {host}", model.size, get_run_logger().info)
+
+    def on_bytes(count: int) -> None:
+        meter.add(count)
+        progress.add(count)
+
+    path = await hydrate_one(
+        model, mirror=mirror, blobs=BlobStore(cache_dir), access=access, on_progress=on_bytes
+    )
+    meter.end()
+    return str(path)
 
 
 @task(name="lane", cache_policy=NO_CACHE, persist_result=False)
@@ -108,6 +125,7 @@ async def render(shard: Shard, job: TakenJob) -> str | State[Any]:
         raise AttemptFailed(step.reason, step.least_s)
     if isinstance(step, Dead):
         await shard.bury(job, step)
+        await announce_dead_letter(job, step)
         # Not raised: the state's message is then the reason alone, and nothing retries it.
         return Failed(message=f"{step.outcome.reason}: {step.outcome.message}")
     return f"{len(job.record.files)} files"

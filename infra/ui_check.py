@@ -79,7 +79,7 @@ def _set_up(stack: ExitStack, control: ControlStatus, work: Path) -> None:
         state_dir=work / "state",
     )
     with temporary_settings({PREFECT_API_URL: str(control.api_url)}):
-        print("\n".join(asyncio.run(deploy(wanted, is_ours=True))))
+        print("\n".join(asyncio.run(deploy(wanted, look=False))))
     stack.enter_context(worker(HOST, environ=environ, log=work / "worker.log"))
 
 

@@ -3,11 +3,12 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from comfyfarm.cache.place import ObjectPlace
+from comfyfarm.cache.place import ObjectPlace, PutFile
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary
 from comfyfarm.errors import StoreError
 
@@ -17,7 +18,7 @@ COPY_BYTES = 4 << 20
 
 
 class FolderPlace(ObjectPlace):
-    """Files under `root`. Temporaries lie in `<root>/.partial/<hash of the name>/`."""
+    """Files under `root`. A temporary lies beside what it becomes, as `.partial-…`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
@@ -37,38 +38,65 @@ class FolderPlace(ObjectPlace):
 
     async def put_bytes(self, name: str, data: bytes) -> None:
         """Write a small file, whole or not at all, replacing what is there."""
-
-        def write(name: str) -> None:
-            temporary = self._temporary(name)
-            try:
-                _write_all(temporary.fd, data)
-                temporary.publish(self.path(name))
-            finally:
-                temporary.discard()
-
-        await self._try(write, name)
+        await self._try(lambda name: self._write(name, data), name)
 
     async def put_file(
-        self, name: str, file: Path, *, sha256: str, size: int, mode: Literal["create", "overwrite"]
+        self,
+        name: str,
+        file: Path,
+        *,
+        sha256: str,
+        size: int,
+        mode: Literal["create", "overwrite"],
+        on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
         """Copy a file, checking its bytes on the way. The same bytes under the name are left as they are."""
+        put = PutFile(name=name, file=file, sha256=sha256, size=size)
+        return await self._try(lambda _name: self._copy(put, mode, on_bytes), name)
 
-        def copy(name: str) -> bool:
-            if self._size_of(name) == size and (mode == "create" or hash_file(self.path(name)) == sha256):
-                return False
-            temporary = self._temporary(name)
-            try:
-                if _copy(file, temporary.fd) != sha256:
-                    raise StoreError(f"{file}: no longer the bytes that were recorded for {name}")
-                temporary.publish(self.path(name))
-            finally:
-                temporary.discard()
-            return True
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+        """Write files and then a small one, all in one thread: most are small."""
 
-        return await self._try(copy, name)
+        def work() -> None:
+            failed: StoreError | None = None
+            for put in files:
+                try:
+                    with self._errors(put.name):
+                        self._copy(put, "overwrite", None)
+                except StoreError as exc:
+                    failed = failed or exc
+            if failed is not None:
+                raise failed
+            with self._errors(last[0]):
+                self._write(*last)
+
+        await asyncio.to_thread(work)
+
+    def _write(self, name: str, data: bytes) -> None:
+        temporary = self._temporary(name)
+        try:
+            _write_all(temporary.fd, data)
+            temporary.publish(self.path(name))
+        finally:
+            temporary.discard()
+
+    def _copy(
+        self, put: PutFile, mode: Literal["create", "overwrite"], on_bytes: Callable[[int], None] | None
+    ) -> bool:
+        final = self.path(put.name)
+        if self._size_of(put.name) == put.size and (mode == "create" or hash_file(final) == put.sha256):
+            return False
+        temporary = self._temporary(put.name)
+        try:
+            if _copy(put.file, temporary.fd, on_bytes) != put.sha256:
+                raise StoreError(f"{put.file}: no longer the bytes that were recorded for {put.name}")
+            temporary.publish(final)
+        finally:
+            temporary.discard()
+        return True
 
     def _temporary(self, name: str) -> TemporaryFile:
-        return open_temporary(self.root / ".partial" / hashlib.sha256(name.encode()).hexdigest())
+        return open_temporary(self.path(name).parent, prefix=".partial-", levels=name.count("/"))
 
     def _size_of(self, name: str) -> int | None:
         try:
@@ -83,8 +111,13 @@ class FolderPlace(ObjectPlace):
             return None
 
     async def _try(self, work: Callable[[str], _T], name: str) -> _T:
-        try:
+        with self._errors(name):
             return await asyncio.to_thread(work, name)
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as exc:
             # The temporary's own name says nothing to anyone.
             ours = str(exc.filename or "").startswith(str(self.root)) or not exc.filename
@@ -102,12 +135,14 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _copy(source: Path, fd: int) -> str:
+def _copy(source: Path, fd: int, on_bytes: Callable[[int], None] | None) -> str:
     digest = hashlib.sha256()
     with source.open("rb", buffering=0) as file:
         while data := file.read(COPY_BYTES):
             digest.update(data)
             _write_all(fd, data)
+            if on_bytes is not None:
+                on_bytes(len(data))
     return digest.hexdigest()
 
 

@@ -41,6 +41,12 @@ def sources_of(model: Pinned, mirror: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *model.sources)))
 
 
+def missing(models: Iterable[Pinned], blobs: BlobStore) -> tuple[Pinned, ...]:
+    """The files that are not in the cache yet, each content once."""
+    wanted = {model.sha256: model for model in models}.values()
+    return tuple(model for model in wanted if not blobs.has(model.sha256, size=model.size))
+
+
 async def hydrate(
     models: Iterable[Pinned],
     *,
@@ -72,12 +78,12 @@ async def hydrate(
         open_place(mirror, access=access)
     wanted = tuple({model.sha256: model for model in models}.values())
     await asyncio.to_thread(blobs.sweep)
-    missing = tuple(model for model in wanted if not blobs.has(model.sha256, size=model.size))
-    await _fetch_all(missing, mirror, blobs, on_progress=on_progress, access=access)
-    reused = tuple(model for model in wanted if model not in missing)
+    absent = missing(wanted, blobs)
+    await _fetch_all(absent, mirror, blobs, on_progress=on_progress, access=access)
+    reused = tuple(model for model in wanted if model not in absent)
     return HydrateReport(
-        fetched=tuple(model.sha256 for model in missing),
-        fetched_bytes=sum(model.size for model in missing),
+        fetched=tuple(model.sha256 for model in absent),
+        fetched_bytes=sum(model.size for model in absent),
         reused=tuple(model.sha256 for model in reused),
         reused_bytes=sum(model.size for model in reused),
         seconds=clock.monotonic() - started,

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -64,19 +65,29 @@ async def add_file(
     folder: str | None = None,
     source: str | None = None,
     licence: str | None = None,
+    on_bytes: Callable[[int], None] | None = None,
 ) -> MirrorEntry:
     """Hash a file and put it into the mirror; one that is there already is not sent again.
 
     Names join those that the mirror knows; folder, source and licence replace them where given.
+    `on_bytes` is told of each byte twice, from any thread: once it is hashed, and once it is there.
 
     Raises:
         InputError: the file cannot be read.
         StoreError: the mirror did not take it.
     """
-    hashes = await asyncio.to_thread(_hash, path)
-    await place.put_file(
-        mirror_key(hashes.sha256), path, sha256=hashes.sha256, size=hashes.size, mode="create"
+    told = on_bytes or _untold
+    hashes = await asyncio.to_thread(_hash, path, told)
+    is_new = await place.put_file(
+        mirror_key(hashes.sha256),
+        path,
+        sha256=hashes.sha256,
+        size=hashes.size,
+        mode="create",
+        on_bytes=on_bytes,
     )
+    if not is_new:
+        told(hashes.size)
     known = await read_entry(place, hashes.sha256)
     entry = MirrorEntry(
         sha256=hashes.sha256,
@@ -112,7 +123,11 @@ class _Hashes(NamedTuple):
     parts: tuple[str, ...]
 
 
-def _hash(path: Path) -> _Hashes:
+def _untold(_count: int) -> None:
+    """Nobody asked."""
+
+
+def _hash(path: Path, told: Callable[[int], None]) -> _Hashes:
     whole, part, parts, size = hashlib.sha256(), hashlib.sha256(), [], 0
     try:
         with path.open("rb", buffering=0) as file:
@@ -120,6 +135,7 @@ def _hash(path: Path) -> _Hashes:
                 whole.update(data)
                 part.update(data)
                 size += len(data)
+                told(len(data))
                 if size % PART_BYTES == 0:
                     parts.append(part.hexdigest())
                     part = hashlib.sha256()

@@ -1,14 +1,16 @@
 """What a place that holds files under names can do, and as whom a bucket is reached."""
 
+import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 DEFAULT_REGION = "us-east-1"
+FILES_AT_ONCE = 8
 
 
 class S3Access(BaseModel):
@@ -50,6 +52,19 @@ def s3_region(env: Mapping[str, str]) -> str:
     return env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
 
 
+class PutFile(BaseModel):
+    """A file on its way to a place."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """Under which it is to lie there."""
+    file: Path
+    sha256: str
+    size: int
+    """Bytes."""
+
+
 class ObjectPlace(ABC):
     """Files under names. Every method raises `StoreError` when the place does not take or give them."""
 
@@ -70,10 +85,33 @@ class ObjectPlace(ABC):
 
     @abstractmethod
     async def put_file(
-        self, name: str, file: Path, *, sha256: str, size: int, mode: Literal["create", "overwrite"]
+        self,
+        name: str,
+        file: Path,
+        *,
+        sha256: str,
+        size: int,
+        mode: Literal["create", "overwrite"],
+        on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
         """Write a file, whole or not at all; what arrived has `size` bytes.
 
         Under `create` a file of that size that is already there is kept; for names made of the content's
-        hash. Returns whether bytes were written.
+        hash. Returns whether bytes were written. `on_bytes` is told of bytes as they go, from any thread.
         """
+
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+        """Write files, replacing what is there, and then a small one: where that lies, all are there.
+
+        All get their chance before the first failure is raised: what is stored need not be sent again.
+        """
+        slots = asyncio.Semaphore(FILES_AT_ONCE)
+
+        async def one(put: PutFile) -> None:
+            async with slots:
+                await self.put_file(put.name, put.file, sha256=put.sha256, size=put.size, mode="overwrite")
+
+        for result in await asyncio.gather(*map(one, files), return_exceptions=True):
+            if result is not None:
+                raise result
+        await self.put_bytes(*last)

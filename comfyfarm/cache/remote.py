@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import HTTPStore, S3Store
 
 from comfyfarm.addresses import mask
+from comfyfarm.cache.counted import counted
 from comfyfarm.cache.faults import describe
 from comfyfarm.cache.place import ObjectPlace, S3Access, read_s3_access, s3_endpoint, s3_region
 from comfyfarm.errors import StoreError, UsageError
@@ -96,7 +97,14 @@ class RemotePlace(ObjectPlace):
             await self.writer().put_async(self.key(name), data, attributes=_attributes(name))
 
     async def put_file(
-        self, name: str, file: Path, *, sha256: str, size: int, mode: Literal["create", "overwrite"]
+        self,
+        name: str,
+        file: Path,
+        *,
+        sha256: str,
+        size: int,
+        mode: Literal["create", "overwrite"],
+        on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
         """Upload a file, in parts when it is large; the size of the server's copy is checked afterwards.
 
@@ -105,22 +113,28 @@ class RemotePlace(ObjectPlace):
         self._check_writable()
         if mode == "create" and await self.size_of(name) == size:
             return False
-        with self.errors(name):
-            await self._upload(name, file, sha256=sha256, size=size, mode=mode)
+        with self.errors(name), counted(file, on_bytes) as body:
+            await self._upload(name, body, sha256=sha256, size=size, mode=mode)
         arrived = await self.size_of(name)
         if arrived != size:
             raise StoreError(f"{self.shown(name)}: {arrived} bytes arrived of {size}")
         return True
 
     async def _upload(
-        self, name: str, file: Path, *, sha256: str, size: int, mode: Literal["create", "overwrite"]
+        self,
+        name: str,
+        body: Path | BinaryIO,
+        *,
+        sha256: str,
+        size: int,
+        mode: Literal["create", "overwrite"],
     ) -> None:
         small = size <= SMALL_BYTES
         part_bytes = max(UPLOAD_PART_BYTES, -(-size // MAX_UPLOAD_PARTS))
         try:
             await self.writer().put_async(
                 self.key(name),
-                file,
+                body,
                 attributes=_attributes(name) | {"sha256": sha256},
                 mode=mode if small else "overwrite",
                 use_multipart=not small,

@@ -20,9 +20,12 @@ _TRIES = 20
 class TemporaryFile:
     """An open, locked file of our own under a name that no other process has."""
 
-    def __init__(self, path: Path, fd: int) -> None:
+    def __init__(self, path: Path, fd: int, *, levels: int = 2) -> None:
+        """`levels`: how many folders above it are ours, and removed when they are empty."""
         self.path = path
         self.fd = fd
+        self._levels = levels
+        self._is_published = False
 
     def publish(self, final: Path, *, mode: int | None = None) -> None:
         """Make the bytes durable, then visible under `final`, replacing what is there.
@@ -35,6 +38,8 @@ class TemporaryFile:
         os.fsync(self.fd)
         final.parent.mkdir(parents=True, exist_ok=True)
         self.path.rename(final)
+        self._is_published = True
+        self._levels *= final.parent != self.path.parent
         sync_folder(final.parent)
         self.discard()
 
@@ -42,39 +47,45 @@ class TemporaryFile:
         """Let go of the file, and remove it unless it was published. Safe to repeat."""
         if self.fd < 0:
             return
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
+        if not self._is_published:
+            self.path.unlink(missing_ok=True)
         os.close(self.fd)
         self.fd = -1
         # Leave no empty folders behind; one that another process uses is not empty.
         with contextlib.suppress(OSError):
-            self.path.parent.rmdir()
-            self.path.parent.parent.rmdir()
+            for folder in list(self.path.parents)[: self._levels]:
+                folder.rmdir()
 
 
-def open_temporary(folder: Path) -> TemporaryFile:
+def open_temporary(folder: Path, *, prefix: str = "", levels: int = 2) -> TemporaryFile:
     """A new temporary in `folder`, after removing what dead processes left there.
+
+    Args:
+        folder: where; made if need be.
+        prefix: of its name, where other files lie beside it.
+        levels: how many folders above the file are ours: removed when they are empty.
 
     Raises:
         OSError: the folder cannot be made or written.
     """
-    sweep(folder)
+    sweep(folder, prefix=prefix)
     for _ in range(_TRIES):
-        path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
-        with contextlib.suppress(FileNotFoundError):
+        path = folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
+        # Who finds the folder empty removes it, perhaps just now.
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
             folder.mkdir(parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             if _hold(fd) and os.fstat(fd).st_nlink:
-                return TemporaryFile(path, fd)
+                return TemporaryFile(path, fd, levels=levels)
             # A sweep came between creation and lock, and took the file for a dead one.
             os.close(fd)
     raise OSError(errno.EBUSY, "cannot keep a temporary file", str(folder))
 
 
-def sweep(folder: Path) -> int:
+def sweep(folder: Path, *, prefix: str = "") -> int:
     """Remove temporaries of dead processes in `folder`; returns how many."""
     removed = 0
-    for path in _files(folder):
+    for path in _files(folder, prefix):
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -97,9 +108,9 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _files(folder: Path) -> list[Path]:
+def _files(folder: Path, prefix: str) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.is_file()]
+        return [path for path in folder.iterdir() if path.name.startswith(prefix) and path.is_file()]
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import logging
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from comfyfarm.errors import FarmError
+from comfyfarm.farm.stopping import Stop, run_until_stopped
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,42 +39,24 @@ def fail(error: FarmError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-_SAME_SIGNAL_S = 3.0
-
-
-async def runs_to_its_end(work: Coroutine[Any, Any, None]) -> bool:
-    """Run it; SIGINT or SIGTERM cancels it, later ones also its tidying up. Whether neither came.
-
-    What sends one signal often sends it twice at once (a terminal, `timeout`): that is one wish.
-    Under `asyncio.run` alone, SIGTERM would end the process at once, and leave prompts running.
-    """
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    first: float | None = None
-
-    def on_signal() -> None:
-        nonlocal first
-        if first is None or loop.time() - first > _SAME_SIGNAL_S:
-            first = loop.time() if first is None else first
-            task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
+async def runs_to_its_end(work: Coroutine[Any, Any, None], stop: Stop) -> bool:
+    """Run it; SIGINT or SIGTERM stops it in order, another one at once. Whether neither came."""
     try:
-        await task
+        await run_until_stopped(work, stop)
     except asyncio.CancelledError:
         say("comfyfarm: interrupted; the same call goes on where it was")
         return False
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-    return True
+    if stop.is_asked:
+        say("comfyfarm: stopped; the same call goes on where it was")
+    return not stop.is_asked
 
 
 def log_to_stderr(*, verbose: bool) -> None:
     """Show the core's warnings, or all that it says."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    # The handler's own level: others may want to hear more of the logger than is shown here.
+    handler.setLevel(logging.INFO if verbose else logging.WARNING)
     logger = logging.getLogger("comfyfarm")
     logger.handlers = [handler]
-    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    logger.setLevel(handler.level)

@@ -8,7 +8,7 @@ import click
 
 from comfyfarm.addresses import read_bytes
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.hydrate import hydrate
+from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_bar
@@ -29,7 +29,7 @@ def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path |
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
     models = read.models
     blobs = BlobStore((cache or read_settings().cache_dir).absolute())
-    with bytes_bar("models", sum(model.size for model in models)) as advance:
+    with bytes_bar("models", sum(model.size for model in missing(models, blobs))) as advance:
         asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, on_progress=advance))
     if link_into is not None:
         link_models(models, blobs, link_into.absolute(), hard=link == "hard")

@@ -1,13 +1,15 @@
 """`comfyfarm mirror add`: model files into a mirror, under their SHA-256."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from comfyfarm.cache.mirror import add_file
-from comfyfarm.cache.objects import open_place
+from comfyfarm.cache.objects import ObjectPlace, open_place
 from comfyfarm.cli.edge import ends_with_exit_code
+from comfyfarm.cli.progress import Advance, bytes_bar
 
 
 @click.group("mirror")
@@ -29,8 +31,16 @@ def add(
 ) -> None:
     """Put FILES into the mirror; the same bytes twice are one object."""
     place = open_place(mirror)
+    known = {"folder": folder, "source": source, "licence": licence}
+    # Each byte twice: once read for its hash, once sent.
+    with bytes_bar("mirror", 2 * sum(file.stat().st_size for file in files)) as advance:
+        asyncio.run(_add_all(place, files, known, advance))
+
+
+async def _add_all(
+    place: ObjectPlace, files: Sequence[Path], known: Mapping[str, str | None], advance: Advance
+) -> None:
+    """One after the other: a file goes up in parts side by side already."""
     for file in files:
-        entry = asyncio.run(
-            add_file(place, file, names=(file.name,), folder=folder, source=source, licence=licence)
-        )
+        entry = await add_file(place, file, names=(file.name,), **known, on_bytes=advance)
         click.echo(f"{entry.sha256}  {file}")

@@ -3,14 +3,13 @@
 import asyncio
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
-from comfyfarm.addresses import is_address, mask
+from comfyfarm.addresses import is_address
 from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, runs_to_its_end, say
 from comfyfarm.cli.flow_child import run_flow
-from comfyfarm.cli.progress import jobs_bar
+from comfyfarm.cli.progress import RenderBars, render_bars
 from comfyfarm.cli.rows import print_rows
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
@@ -18,9 +17,13 @@ from comfyfarm.farm.ledgers import Backends, render_backends
 from comfyfarm.farm.local import render_here
 from comfyfarm.farm.prepare import Planned, plan_jobs, read_sources
 from comfyfarm.farm.request import RenderRequest
-from comfyfarm.farm.results import ResultRow, exit_code, row_of
-from comfyfarm.farm.servers import host_slug
+from comfyfarm.farm.results import ResultRow, exit_code, rows_of
+from comfyfarm.farm.servers import host_of, host_slug
+from comfyfarm.farm.stopping import Stop
 from comfyfarm.ledger.ledger import Ledger, open_ledger
+from comfyfarm.ledger.records import FINISHED
+from comfyfarm.run.deadlines import read_deadlines
+from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import FarmSettings, read_settings
 from comfyfarm.workflow.overrides import parse_override
 
@@ -39,19 +42,32 @@ _JOB_FILES = (".jsonl", ".ndjson")
 @click.option("--inputs", type=click.Path(path_type=Path), help="Folder of input images, audio, video.")
 @click.option("--ledger", metavar="URL", help="sqlite:///PATH or postgresql://…")
 @click.option("--batch", metavar="NAME", help="Default: made of the contents.")
+@click.option(
+    "--deadline",
+    "deadlines",
+    multiple=True,
+    metavar="PHASE=SECONDS",
+    help="submit, queue-wait, quiet, no-progress, execution, wedged, collect, cancel.",
+)
+@click.option("--attempts", type=click.IntRange(1), help="Tries of a job in all. Default: 4.")
+@click.option("--grace", type=click.FloatRange(0), help="Seconds for running prompts at a stop. Default: 30.")
 @click.option("--local", is_flag=True, help="Without Prefect.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each job.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what happens.")
 @ends_with_exit_code
-def command(ledger: str | None, *, local: bool, as_json: bool, verbose: bool, **asked: object) -> None:
+def command(
+    ledger: str | None, *, grace: float | None, local: bool, as_json: bool, verbose: bool, **asked: object
+) -> None:
     """Render a workflow, or every job of a job file, exactly once. The same call again goes on."""
     log_to_stderr(verbose=verbose)
     settings = read_settings()
+    if grace is not None:
+        settings = settings.model_copy(update={"grace_s": grace})
     request = _request(settings, **asked)  # type: ignore[arg-type]
     planned = plan_jobs(request, read_sources(request))
     request = request.model_copy(update={"batch": planned.batch})
     with render_backends(settings, ledger, local=local, on_line=say) as backends:
-        rows, code = asyncio.run(_render(request, planned, backends, settings))
+        rows, code = asyncio.run(_render(request, planned, backends, settings, verbose=verbose))
     if rows:
         print_rows(rows, "json" if as_json else "table")
     sys.exit(code)
@@ -70,7 +86,11 @@ def _request(
     models_dir: Path | None,
     inputs: Path | None,
     batch: str | None,
+    deadlines: tuple[str, ...],
+    attempts: int | None,
 ) -> RenderRequest:
+    for url in servers:
+        host_of(url)  # whether it is an address at all
     source = _absolute(source)
     is_job_file = source.lower().endswith(_JOB_FILES)
     return RenderRequest(
@@ -85,7 +105,9 @@ def _request(
         cache_dir=(cache or settings.cache_dir).absolute(),
         models_dir=models_dir.absolute() if models_dir else None,
         inputs_dir=inputs.absolute() if inputs else None,
-        host=_host(servers),
+        host=host_slug(),
+        deadlines=read_deadlines(deadlines),
+        retries=RetryPolicy() if attempts is None else RetryPolicy(attempts=attempts),
     )
 
 
@@ -94,38 +116,21 @@ def _absolute(name: str) -> str:
     return name if is_address(name) else str(Path(name).expanduser().absolute())
 
 
-def _host(servers: tuple[str, ...]) -> str:
-    """The slug of the first server's host; this machine's own name for loopback."""
-    names = [_host_name(url) for url in servers]
-    return host_slug(None if names[0] in {"127.0.0.1", "localhost", "::1"} else names[0])
-
-
-def _host_name(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
-            return parts.hostname
-    except ValueError:  # a port that is none, a bracket that is not closed
-        pass
-    raise UsageError(f"--server {mask(url)}: write an address such as http://127.0.0.1:8188")
-
-
 async def _render(
-    request: RenderRequest, planned: Planned, backends: Backends, settings: FarmSettings
+    request: RenderRequest, planned: Planned, backends: Backends, settings: FarmSettings, *, verbose: bool
 ) -> tuple[list[ResultRow], int]:
     ledger = await open_ledger(backends.ledger_url.get_secret_value())
+    stop, fault = Stop(grace_s=settings.grace_s), 0
     try:
         if not await _is_done(ledger, planned):
-            fault = await _run(request, ledger, backends, settings)
-        else:
-            fault = 0
-        jobs = await ledger.jobs(planned.batch)
-        ours = {job.id for job in planned.jobs}
-        rows = [row_of(job) for job in jobs if job.id in ours]
+            fault = await _run(request, ledger, backends, settings, stop=stop, verbose=verbose)
+        rows = await rows_of(ledger, planned.batch, planned.jobs)
     finally:
         await ledger.close()
     if fault == UsageError.exit_code:  # nothing started: what the ledger has may be other people's
         return [], fault
+    if stop.was_terminated and fault == 0:  # in order, as it was told to
+        return rows, 0
     return rows, fault if fault == InputError.exit_code else exit_code(rows) or fault
 
 
@@ -135,23 +140,33 @@ async def _is_done(ledger: Ledger, planned: Planned) -> bool:
     return all(
         job.id in known
         and known[job.id].content_digest == job.content_digest
-        and known[job.id].status in {"succeeded", "dead", "cancelled"}
+        and known[job.id].status in FINISHED
         for job in planned.jobs
     )
 
 
-async def _run(request: RenderRequest, ledger: Ledger, backends: Backends, settings: FarmSettings) -> int:
+async def _run(
+    request: RenderRequest,
+    ledger: Ledger,
+    backends: Backends,
+    settings: FarmSettings,
+    *,
+    stop: Stop,
+    verbose: bool,
+) -> int:
     """Do the work; 0, or the exit code of what stopped it."""
     batch = str(request.batch)
-    with jobs_bar(batch) as show:
-        watcher = asyncio.create_task(_watch(ledger, batch, show))
+    with render_bars(batch) as bars:
+        watcher = asyncio.create_task(_watch(ledger, batch, bars))
         try:
             if backends.prefect_api_url is None:
-                here = render_here(request, ledger, state_dir=settings.state_dir)
-                return 0 if await runs_to_its_end(here) else TryLater.exit_code
+                here = render_here(request, ledger, state_dir=settings.state_dir, bytes_bar=bars.bytes_bar)
+                return 0 if await runs_to_its_end(here, stop) or stop.was_terminated else TryLater.exit_code
             if backends.ui_url:
                 say(f"dashboard {backends.ui_url}")
-            return await run_flow(request, backends, settings)
+            return await run_flow(
+                request, backends, settings, stop=stop, verbose=verbose, on_bytes=bars.show_bytes
+            )
         except FarmError as exc:
             say(f"comfyfarm: {exc}")
             return exc.exit_code
@@ -160,8 +175,7 @@ async def _run(request: RenderRequest, ledger: Ledger, backends: Backends, setti
             await asyncio.gather(watcher, return_exceptions=True)
 
 
-async def _watch(ledger: Ledger, batch: str, show: object) -> None:
-    clock = SystemClock()
-    while callable(show):
-        show(await ledger.counts(batch))
-        await clock.sleep(0.5)
+async def _watch(ledger: Ledger, batch: str, bars: RenderBars) -> None:
+    while True:
+        bars.show_jobs(await ledger.counts(batch))
+        await SystemClock().sleep(0.5)

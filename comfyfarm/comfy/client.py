@@ -198,7 +198,8 @@ class ComfyClient:
         digest, size = hashlib.sha256(), 0
         async with self._stream("/view", query) as response:
             if response.status_code != 200:
-                raise ProtocolError(self.shown_url, f"/view of {entry.filename}: {response.status_code}")
+                said = f"/view of {entry.filename}: {response.status_code}"
+                raise ProtocolError(self.shown_url, said, response.status_code)
             with target.open("wb") as file:
                 async for chunk in response.aiter_bytes(1 << 20):
                     digest.update(chunk)
@@ -217,7 +218,8 @@ class ComfyClient:
         try:
             return await self._http.request(method, path, **options)
         except httpx.HTTPError as exc:
-            raise ServerUnreachable(self.shown_url, f"{method} {path}: {_said(exc)}") from exc
+            is_refused = isinstance(exc, httpx.ConnectError)
+            raise ServerUnreachable(self.shown_url, f"{method} {path}: {_said(exc)}", is_refused) from exc
         except httpx.InvalidURL as exc:
             raise ServerUnreachable(self.shown_url, "not an address of a server") from exc
 

@@ -146,7 +146,7 @@ class _Start:
 
 def _spawn(paths: ControlPaths, *, with_prefect: bool, stay: bool) -> int:
     # -P: a file of the user's named like a module of Python's must not be taken for it.
-    command = [sys.executable, "-P", "-m", "comfyfarm.control", "run", "--dir", str(paths.home.parent)]
+    command = [sys.executable, "-P", "-m", "comfyfarm.control", "--dir", str(paths.home.parent)]
     command += [] if with_prefect else ["--no-prefect"]
     command += [] if stay else ["--until-unused"]
     with open_log(paths.log) as log, Path(os.devnull).open("rb") as nothing:

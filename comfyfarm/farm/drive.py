@@ -20,7 +20,7 @@ _STOPPING_S = 0.1
 
 
 async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | None = None) -> bool:
-    """Run every job of the batch that can be had, `shard.window` of them open at a time.
+    """Run every job of the batch that can be had, a few more of them open than the servers have.
 
     Ends when the batch has no unfinished job, also none of another process, or when the shard
     has no server left. An error of `run_job` that its caller must act on (a full disk, a ledger
@@ -53,8 +53,8 @@ async def _drive(shard: Shard, run_job: RunJob, clock: Clock, stop: Stop) -> Non
                 if await shard.is_finished():
                     return
                 continue
-            free = shard.window - len(open_jobs)
-            taken = await shard.take(free) if free > 0 else ()
+            room = shard.room(len(open_jobs))
+            taken = await shard.take(room) if room else ()
             open_jobs |= {group.create_task(_run(shard, run_job, job), name=f"job {job.id}") for job in taken}
             if taken:
                 continue

@@ -78,7 +78,9 @@ async def render_here(
     able = eligible(servers, prepared.needed)
     await record_batch(ledger, request, prepared)
     _, whole = await load_batch(ledger, prepared.batch)
-    async with open_shard(request, whole, able, ledger=ledger, state_dir=state_dir) as shard:
+    async with open_shard(
+        request, whole, able, ledger=ledger, state_dir=state_dir, keeps_pictures=False
+    ) as shard:
         await render_local(shard, retries=request.retries, clock=SystemClock())
 
 

@@ -59,8 +59,9 @@ class Rendering:
         """
         was_tried = job.record.attempts_made > 0 or job.retry is not None
         attempts = await self._ledger.attempts(job.id) if was_tried else ()
-        tried = [_tried(one, Verdict(one.verdict)) for one in attempts if one.verdict and _counts(one)]
-        left = attempts[-1] if attempts and attempts[-1].verdict is None else None
+        left = _left(attempts)
+        over = [one for one in attempts if one is not left and _counts(one)]
+        tried = [_tried(one, Verdict(one.verdict)) for one in over if one.verdict]
         if left is not None and left.server_url not in self._servers:
             await self._abandon(job, left)
             left = None
@@ -163,17 +164,19 @@ class Rendering:
                     clock=self._clock,
                 )
         except TimeoutError:
+            self._spool.clear(job.id)
             return transient(Reason.DEADLINE, f"collection: not done after {limit_s:g} s")
         except OSError as exc:
             # The attempt stays open: the prompt is done, and another host can collect it.
             where = self._spool.folder(job.id)
             raise SpoolError(f"outputs cannot be kept in {where}: {exc.strerror}; free some space") from exc
         except ServerError as exc:
+            self._spool.clear(job.id)
             # A cached save node would name the missing file again.
             await session.free()
             return transient(Reason.SERVER, f"outputs: {exc}")
         server = self._servers[session.url]
-        job.record = await self._ledger.rendered(
+        job.record, job.made_by = await self._ledger.rendered(
             job.claim,
             attempt.id,
             [OutputFile(path=file.path, sha256=file.sha256, size=file.size) for file in files],
@@ -193,6 +196,15 @@ class Rendering:
     async def close(self) -> None:
         """Close all connections."""
         await asyncio.gather(*(client.close() for client in self._clients.values()))
+
+
+def _left(attempts: Sequence[AttemptRecord]) -> AttemptRecord | None:
+    """The attempt to take up: one that is open, or that succeeded on its server and whose files are not here.
+
+    Its owner had them, and is gone; the server may still have them.
+    """
+    last = attempts[-1] if attempts else None
+    return last if last is not None and last.verdict in {None, Verdict.SUCCEEDED} else None
 
 
 def _counts(attempt: AttemptRecord) -> bool:

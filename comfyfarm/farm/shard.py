@@ -40,6 +40,7 @@ from comfyfarm.run.retry import Collect, Dead, NextStep
 
 logger = logging.getLogger(__name__)
 
+_REFILL = 2.5  # jobs open for each lane
 _ON_ITS_WAY_S = 2.0  # a submission is answered in milliseconds
 
 
@@ -55,7 +56,7 @@ class Shard:
         ledger: Ledger,
         store: OutputStore,
         spool: Spool,
-        pictures: Pictures,
+        pictures: Pictures | None,
         owner: str,
         clock: Clock,
         supervisor: Supervisor | None = None,
@@ -103,16 +104,28 @@ class Shard:
 
     # --- jobs ----------------------------------------------------------------------------------
 
-    @property
-    def window(self) -> int:
-        """Jobs to keep open at a time: enough that book-keeping is done before a GPU is free."""
-        return 3 * len(self._servers)
+    def room(self, open_jobs: int) -> int:
+        """How many jobs to take now; nought while enough are open.
+
+        Enough is what the servers have of ours, and one more for each, so that book-keeping is done before
+        a GPU is free. A few are taken at a time: it costs as much as taking one.
+        """
+        lanes = len(self._servers)
+        return 3 * lanes - open_jobs if open_jobs <= _REFILL * lanes else 0
 
     async def take(self, most: int) -> tuple[TakenJob, ...]:
         """The next jobs of the batch, `most` at the most; none when none is free.
 
         Claims of processes of this host that are gone are taken over at once.
         """
+        taking = asyncio.create_task(self._take(most))
+        try:
+            return await asyncio.shield(taking)
+        finally:
+            # Cancelled meanwhile, the claims are made all the same: they must be known here to be ended.
+            await asyncio.wait({taking}, timeout=_ON_ITS_WAY_S)
+
+    async def _take(self, most: int) -> tuple[TakenJob, ...]:
         taken = await self._ledger.take(self._work.batch, self._owner, most, is_gone=is_gone)
         jobs = tuple(TakenJob(record, claim) for record, claim in taken)
         self._jobs |= {job.id: job for job in jobs}
@@ -214,12 +227,13 @@ class Shard:
         """
         job.is_under_way = True
         files = self._files(job.record)
-        attempts = await self._ledger.attempts(job.id)
+        attempts = (job.made_by,) if job.made_by is not None else await self._ledger.attempts(job.id)
         provenance = self._work.provenance(job.record, attempts)
         await sync_job(self._store, job.id, files, provenance)
         await self._ledger.succeed(job.claim)
         self._forget(job)
-        await asyncio.to_thread(self._pictures.keep, job.record, files)
+        if self._pictures is not None:
+            await asyncio.to_thread(self._pictures.keep, job.record, files)
         self._spool.clear(job.id)
 
     def _files(self, record: JobRecord) -> tuple[SpooledFile, ...]:
@@ -263,7 +277,8 @@ class Shard:
         jobs = tuple(self._jobs.values())
         await asyncio.gather(*(self._interrupt(job, cancelled=cancelled) for job in jobs))
         if cancelled:
-            await self._ledger.cancel_batch(self._work.batch, "cancelled")
+            # Whatever is still claimed by this process belongs to nobody in it.
+            await self._ledger.cancel_batch(self._work.batch, "cancelled", dead_owners=[self._owner])
 
     async def _interrupt(self, job: TakenJob, *, cancelled: bool) -> None:
         try:

@@ -138,16 +138,20 @@ async def open_shard(
     state_dir: Path,
     access: S3Access | None = None,
     shard_id: str | None = None,
+    keeps_pictures: bool = True,
 ) -> AsyncIterator[Shard]:
-    """A shard that is ready to take jobs; its claims are renewed while it is open."""
+    """A shard that is ready to take jobs; its claims are renewed while it is open.
+
+    `keeps_pictures`: thumbnails, for whoever shows a contact sheet afterwards.
+    """
     shard = Shard(
-        Batchwork(prepared, servers[0].node_schema),
+        Batchwork(prepared, {server.url: server.node_schema for server in servers}),
         servers,
         request=request,
         ledger=ledger,
         store=open_output_store(prepared.out, access=access),
         spool=Spool(state_dir / "spool"),
-        pictures=Pictures(state_dir, prepared.batch),
+        pictures=Pictures(state_dir, prepared.batch) if keeps_pictures else None,
         owner=this_owner(),
         clock=SystemClock(),
         shard_id=shard_id,

@@ -16,6 +16,8 @@ class TakenJob:
         self.recorder: Recorder | None = None
         self.retry: Retry | None = None
         """What the last attempt in this process ended in: where the next one should go."""
+        self.made_by: AttemptRecord | None = None
+        """The attempt of this process that made its files."""
         self.is_under_way = False
         """A server has its prompt, or its outputs are on their way: worth a grace time."""
         self.is_parked = False

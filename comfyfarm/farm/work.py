@@ -21,8 +21,9 @@ from comfyfarm.workflow.schema import NodeSchema
 class Batchwork:
     """A prepared batch at work. Uploads an input file once to each server."""
 
-    def __init__(self, prepared: Prepared, schema: NodeSchema) -> None:
-        self._prepared, self._schema = prepared, schema
+    def __init__(self, prepared: Prepared, schemas: Mapping[str, NodeSchema]) -> None:
+        """`schemas`: of each server, by its address: they may know different nodes."""
+        self._prepared, self._schemas = prepared, schemas
         self._assets = {one.key: one for one in prepared.assets}
         self._uploads: dict[tuple[str, str, str], asyncio.Task[str]] = {}
         self._graph = lru_cache(maxsize=16)(self._read)
@@ -42,14 +43,15 @@ class Batchwork:
 
         Overrides are applied, the job's own prefix is set, its input files are on the server.
         """
-        graph = apply_overrides(self._graph(job.graph_digest), job.overrides, schema=self._schema)
+        schema = self._schemas[client.url]
+        graph = apply_overrides(self._graph(job.graph_digest), job.overrides, schema=schema)
         names = {
             (asset.node, asset.input): await self._uploaded(self.asset(job, asset.name), client)
-            for asset in find_assets(graph, self._schema)
+            for asset in find_assets(graph, schema)
             if is_uploaded(asset)
         }
-        graph = with_output_prefix(place_assets(graph, names), self._schema, job.id)
-        return graph.to_api(), expected_outputs(graph, self._schema)
+        graph = with_output_prefix(place_assets(graph, names), schema, job.id)
+        return graph.to_api(), expected_outputs(graph, schema)
 
     def asset(self, job: JobRecord, name: str) -> AssetFile:
         """The input file of this name: the job's own, else that of its graph."""

@@ -75,6 +75,7 @@ END: dict[str, Any] = {
 END_ATTEMPT = _ATTEMPT.values(
     ended=func.coalesce(attempts.c.ended, db_now()), **{name: bindparam(f"end_{name}") for name in END}
 )
+ENDED_ATTEMPT = END_ATTEMPT.returning(attempts)
 NEW_ATTEMPT = (
     insert(attempts)
     .values(

@@ -108,7 +108,7 @@ class Attempts(Database):
         seconds: float,
         device: str = "",
         server_version: str = "",
-    ) -> JobRecord:
+    ) -> tuple[JobRecord, AttemptRecord]:
         """Note that the attempt succeeded and its files are kept in `spool`. The claim stays.
 
         Args:
@@ -121,7 +121,7 @@ class Attempts(Database):
             server_version: ComfyUI's version.
 
         Returns:
-            The job as it is now.
+            The job and the attempt as they are now.
 
         Raises:
             StaleClaim: the claim is lost.
@@ -131,15 +131,16 @@ class Attempts(Database):
 
         kept = held_by(claim) | {"in_spool": spool, "took_s": seconds}
 
-        def work(connection: Connection) -> JobRecord:
+        def work(connection: Connection) -> tuple[JobRecord, AttemptRecord]:
             row = connection.execute(st.RENDERED, kept).one_or_none()
             if row is None:
                 raise _stale(claim)
-            _end(connection, claim, attempt_id, ending)
+            ended = connection.execute(st.ENDED_ATTEMPT, _ending(claim, attempt_id, ending)).one()
             connection.execute(st.DROP_FILES, {"of_job": claim.job_id})
             if rows:
                 connection.execute(st.NEW_FILES, rows)
-            return job_record(row, tuple(sorted(files, key=lambda file: file.path)))
+            job = job_record(row, tuple(sorted(files, key=lambda file: file.path)))
+            return job, attempt_record(ended)
 
         return await self._write(work)
 
@@ -197,8 +198,12 @@ def _guarded(connection: Connection, claim: Claim, statement: Update, values: di
 
 
 def _end(connection: Connection, claim: Claim, attempt_id: int, values: dict[str, Any]) -> None:
+    connection.execute(st.END_ATTEMPT, _ending(claim, attempt_id, values))
+
+
+def _ending(claim: Claim, attempt_id: int, values: dict[str, Any]) -> dict[str, Any]:
     ending = {f"end_{name}": value for name, value in (st.END | values).items()}
-    connection.execute(st.END_ATTEMPT, ending | {"attempt": attempt_id, "of_job": claim.job_id})
+    return ending | {"attempt": attempt_id, "of_job": claim.job_id}
 
 
 def _is_already(connection: Connection, claim: Claim, status: Status) -> bool:

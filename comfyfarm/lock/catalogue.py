@@ -1,6 +1,5 @@
 """Catalogues: which content stands behind which name. A file lists it, a models folder is hashed."""
 
-import json
 import tomllib
 from typing import Any
 
@@ -69,9 +68,3 @@ def _json(data: bytes, name: str) -> Any:
 
 def _one_line(exc: Exception) -> str:
     return " ".join(str(exc).split())[:300]
-
-
-def write_catalogue(catalogue: Catalogue) -> bytes:
-    """The catalogue as a JSON list, sorted."""
-    rows = [entry.model_dump(mode="json") for entry in sorted(catalogue.entries, key=lambda e: e.key)]
-    return f"{json.dumps(rows, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 
 from comfyfarm.clock import Clock
@@ -17,7 +18,9 @@ from comfyfarm.outputs.whole import is_whole
 logger = logging.getLogger(__name__)
 
 _TRIES = 3
-_PARTIAL = ".partial"  # folder of what is not whole yet
+_TROUBLED_S = 20.0
+"""A server that does not answer, or with 5xx, still has the file: as long as it is borne elsewhere."""
+_PARTIAL = ".partial"  # the file that is not whole yet
 
 
 class Spool:
@@ -32,7 +35,9 @@ class Spool:
 
     def clear(self, job_id: JobId) -> None:
         """Forget the job's files: they are synced, or about to be collected anew."""
-        shutil.rmtree(self.folder(job_id), ignore_errors=True)
+        folder = self.folder(job_id)
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 async def collect(
@@ -48,20 +53,19 @@ async def collect(
     spool.clear(job_id)
     folder = spool.folder(job_id)
     partial = folder / _PARTIAL
-    partial.mkdir(parents=True)
+    folder.mkdir(parents=True)
     names = _Names()
     files = []
     for output in _wanted(entry.files()):
         path = names.free(_place(output, job_id), output.node)
-        sha256, size = await _download(client, output, partial / "file", clock=clock)
-        files.append(_keep(partial / "file", folder, path, sha256=sha256, size=size))
+        sha256, size = await _download(client, output, partial, clock=clock)
+        files.append(_keep(partial, folder, path, sha256=sha256, size=size))
     for text in entry.texts():
         data = text.text.encode("utf-8", "replace")
-        (partial / "file").write_bytes(data)
+        partial.write_bytes(data)
         path = names.free(safe_relative("text", f"{text.node}_{text.key}.txt"), text.node)
         sha256 = hashlib.sha256(data).hexdigest()
-        files.append(_keep(partial / "file", folder, path, sha256=sha256, size=len(data)))
-    partial.rmdir()
+        files.append(_keep(partial, folder, path, sha256=sha256, size=len(data)))
     return tuple(files)
 
 
@@ -115,15 +119,22 @@ def _keep(file: Path, folder: Path, path: str, *, sha256: str, size: int) -> Spo
 async def _download(
     client: ComfyClient, entry: OutputEntry, target: Path, *, clock: Clock
 ) -> tuple[str, int]:
-    for tries in range(1, _TRIES + 1):
+    end = clock.monotonic() + _TROUBLED_S
+    for tries in count(1):
         try:
             found = await client.download(entry, target)
             if not is_whole(target):
                 raise ProtocolError(client.shown_url, f"/view of {entry.filename}: the file is cut short")
             return found
         except ServerError as exc:
-            if tries == _TRIES:
+            if tries >= _TRIES and not (_may_pass(exc) and clock.monotonic() < end):
                 raise
             logger.warning("output %s of node %s: %s; again", entry.filename, entry.node, exc)
-            await clock.sleep(0.5 * tries)
+            await clock.sleep(0.5 * min(tries, _TRIES))
     raise AssertionError
+
+
+def _may_pass(fault: ServerError) -> bool:
+    if isinstance(fault, ProtocolError):
+        return fault.status is not None and (fault.status >= 500 or fault.status == 429)
+    return True

@@ -1,10 +1,12 @@
 """Where finished files go: a folder or a bucket. Putting the same bytes under a key again changes nothing."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
+from comfyfarm.cache.place import PutFile
 from comfyfarm.errors import UsageError
 
 
@@ -24,11 +26,11 @@ class OutputStore(Protocol):
         """
         ...
 
-    async def put_bytes(self, key: str, data: bytes) -> None:
-        """Store a small file under `key`, replacing what is there.
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+        """Store files and, once all are there, a small one: key and bytes. Safe to repeat.
 
         Raises:
-            StoreError: the store did not take it.
+            StoreError: the store did not take a file, or not all of it; `last` was not written.
         """
         ...
 
@@ -52,9 +54,9 @@ class PlaceStore:
         """Store a file of `size` bytes under `key`."""
         await self._place.put_file(key, file, sha256=sha256, size=size, mode="overwrite")
 
-    async def put_bytes(self, key: str, data: bytes) -> None:
-        """Store a small file under `key`, replacing what is there."""
-        await self._place.put_bytes(key, data)
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+        """Store files and, once all are there, a small one: key and bytes."""
+        await self._place.put_all(files, last)
 
 
 def open_output_store(address: str, *, access: S3Access | None = None) -> OutputStore:

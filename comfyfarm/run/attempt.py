@@ -21,6 +21,9 @@ from comfyfarm.run.outcome import Reason, Verdict
 
 logger = logging.getLogger(__name__)
 
+_TROUBLED_S = 20.0  # as long as one that follows a prompt bears it
+_AGAIN_S = 0.5
+
 
 class Journal(Protocol):
     """Where an attempt writes down what must survive us (the ledger)."""
@@ -76,10 +79,12 @@ class Attempt:
         return executed.model_copy(update={"outcome": with_evidence(executed.outcome, evidence)})
 
     async def _execute(self, inbox: Inbox) -> Executed:
+        self._may_run = self._task.may_be_there
         number = await self._look() if self._task.may_be_there else None
         if number is not None and number != self._task.number:
             await self._journal.submitted(number)
         elif number is None:
+            self._may_run = False
             submitted = await self._submit()
             if isinstance(submitted, Executed):
                 return submitted
@@ -101,7 +106,7 @@ class Attempt:
         A POST whose sender was killed may arrive after us, hence the second look.
         """
         for pause_s in (0.5, 0.0):
-            state = await self._session.client.prompt_state(self._task.job_id)
+            state = await self._state()
             if state.phase.is_live or self._is_ours(state):
                 logger.info("job %s is known to %s: %s", self._task.job_id, self._session.url, state.phase)
                 return state.number if state.number is not None else -1.0
@@ -109,6 +114,21 @@ class Attempt:
                 return None
             await self._clock.sleep(pause_s)
         return None
+
+    async def _state(self) -> PromptState:
+        """Where the prompt is. A server that is troubled for a moment has not lost it: it is asked again.
+
+        One at which nothing listens has.
+        """
+        end = self._clock.monotonic() + _TROUBLED_S
+        while True:
+            try:
+                return await self._session.client.prompt_state(self._task.job_id)
+            except ServerError as exc:
+                is_gone = isinstance(exc, ServerUnreachable) and exc.is_refused
+                if is_gone or self._session.condemned or self._clock.monotonic() > end:
+                    raise
+            await self._clock.sleep(_AGAIN_S)
 
     def _is_ours(self, state: PromptState) -> bool:
         """Whether an ended run is the one that was left: an older failure must be tried again."""

@@ -1,7 +1,10 @@
 """How long each phase of an attempt may take. Each ends on its own, and says which it was."""
 
-from pydantic import BaseModel, ConfigDict, PositiveFloat
+from collections.abc import Sequence
 
+from pydantic import BaseModel, ConfigDict, PositiveFloat, ValidationError
+
+from comfyfarm.errors import UsageError
 from comfyfarm.run.wedge import WEDGED_S
 
 
@@ -26,3 +29,20 @@ class Deadlines(BaseModel):
     """Downloading the outputs from the server."""
     cancel_s: PositiveFloat = 15.0
     """Until a cancelled prompt is in neither queue nor execution."""
+
+
+def read_deadlines(words: Sequence[str]) -> Deadlines:
+    """Read `execution=1200`, `no-progress=600`, …: a phase as its field is named, and seconds.
+
+    Raises:
+        UsageError: no such phase, or no time.
+    """
+    given: dict[str, str] = {}
+    for word in words:
+        phase, _, seconds = word.partition("=")
+        given[f"{phase.strip().replace('-', '_').removesuffix('_s')}_s"] = seconds
+    try:
+        return Deadlines.model_validate(given)
+    except ValidationError as exc:
+        phases = ", ".join(name.removesuffix("_s").replace("_", "-") for name in Deadlines.model_fields)
+        raise UsageError(f"--deadline {' '.join(words)}: write PHASE=SECONDS, more than 0; {phases}") from exc

@@ -67,7 +67,10 @@ class Following:
             if state is None:
                 continue
             if not state.phase.is_live:
-                return await self._ended(state)
+                ended = await self._ended(state)
+                if ended is not None:
+                    return ended
+                continue
             end = await self._end_of_patience(state)
             if end is not None:
                 has_let_go = await self._let_go()
@@ -91,7 +94,8 @@ class Following:
             if now - self._answered > _UNREACHABLE_S:
                 raise
             return None
-        self._answered = now
+        if state.phase.is_live:
+            self._answered = now
         self._inbox.note(state.phase)
         if self._started is None and self._inbox.has_started:
             self._started = now
@@ -137,9 +141,16 @@ class Following:
             logger.warning("job %s: no progress for %d s", self._job_id, quiet_s)
             await self._session.reconnect()
 
-    async def _ended(self, state: PromptState) -> Executed:
-        # Entries without a status are unknown to the jobs route, but not to the history.
-        entry = await self._history(tries=1 if state.phase is Phase.UNKNOWN else _HISTORY_TRIES)
+    async def _ended(self, state: PromptState) -> Executed | None:
+        """How it ended; None when the history cannot be read just now."""
+        now = self._clock.monotonic()
+        try:
+            # Entries without a status are unknown to the jobs route, but not to the history.
+            entry = await self._history(tries=1 if state.phase is Phase.UNKNOWN else _HISTORY_TRIES)
+        except ServerError:
+            if now - self._answered > _UNREACHABLE_S:
+                raise
+            return None
         if entry is None and state.phase is Phase.UNKNOWN:
             return Executed(outcome=_forgotten(self._inbox))
         if entry is None:

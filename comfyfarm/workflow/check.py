@@ -1,12 +1,13 @@
 """Preflight: everything that can be known of a workflow before a GPU is paid for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from comfyfarm.addresses import mask
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.findings import Finding, Refused, error, has_errors, warning
 from comfyfarm.workflow.graph import Node, Workflow
 from comfyfarm.workflow.links import dead, link_findings, live_nodes
+from comfyfarm.workflow.node import Value
 from comfyfarm.workflow.reader import read
 from comfyfarm.workflow.references import References, find_references
 from comfyfarm.workflow.report import Report
@@ -53,22 +54,12 @@ def check(workflow: Workflow, schema: NodeSchema, *, check_files: bool = False) 
         *_unknown_classes(workflow, schema),
         *_no_output(workflow, schema),
         *link_findings(workflow.nodes, schema),
+        *_odd_texts(workflow),
         *(
             finding if finding.node in alive or not has_errors([finding]) else dead(finding)
             for finding in values
         ),
     )
-
-
-def require_valid(workflow: Workflow, schema: NodeSchema) -> None:
-    """Refuse what ComfyUI would refuse.
-
-    Raises:
-        Refused: a `WorkflowError` with every error found.
-    """
-    found = [finding for finding in check(workflow, schema) if has_errors([finding])]
-    if found:
-        raise Refused(workflow.name, found)
 
 
 def _unknown_classes(workflow: Workflow, schema: NodeSchema) -> Iterator[Finding]:
@@ -81,6 +72,28 @@ def _unknown_classes(workflow: Workflow, schema: NodeSchema) -> Iterator[Finding
                 node=node.id,
                 field="class_type",
             )
+
+
+def _odd_texts(workflow: Workflow) -> Iterator[Finding]:
+    """Files are read strictly; values put in from outside are not."""
+    for node in workflow.nodes:
+        for name, value in node.literals:
+            if any("\0" in text for text in _texts(value)):
+                message = "holds the character U+0000"
+                remedy = "take it out: no file name can hold it, and no text of PostgreSQL"
+                yield error("nul_character", message, remedy, node=node.id, field=name)
+
+
+def _texts(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
 
 
 def _no_output(workflow: Workflow, schema: NodeSchema) -> Iterator[Finding]:

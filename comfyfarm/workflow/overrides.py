@@ -79,7 +79,7 @@ def apply_overrides(
 
 def _override(target: str, value: JsonValue) -> Override:
     node, dot, name = target.partition(".")
-    if not dot or not node or not name:
+    if not dot or not node or not name or "\0" in target:
         raise OverrideError(f"{target!r} names no input; write node.input, such as 3.seed")
     return Override(node=NodeId(node), input=name, value=value)
 

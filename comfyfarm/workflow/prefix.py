@@ -33,10 +33,6 @@ _SILENT = frozenset(
     }
 )
 """They write models or data sets and tell the history nothing."""
-_TEMPORARY = frozenset(
-    {"CreateBoundingBoxes", "ImageCompare", "LossGraphNode", "MaskPreview", "SAM3_TrackPreview"}
-)
-"""Output nodes without `Preview` at the start whose files are temporary."""
 
 
 def with_output_prefix(workflow: Workflow, schema: NodeSchema, prefix: str) -> Workflow:
@@ -57,19 +53,6 @@ def expected_outputs(workflow: Workflow, schema: NodeSchema) -> tuple[NodeId, ..
     Only ComfyUI's own nodes that save under a prefix and say so: what others tell is not known.
     """
     return tuple(node.id for node in workflow.nodes if _tells(node.class_type, schema))
-
-
-def output_nodes(workflow: Workflow, schema: NodeSchema) -> tuple[NodeId, ...]:
-    """The nodes that ComfyUI runs for their own sake."""
-    return tuple(node.id for node in workflow.nodes if schema.is_output_node(node.class_type))
-
-
-def saves_files(workflow: Workflow, schema: NodeSchema) -> bool:
-    """Whether any node saves for good, so that temporary files are only previews."""
-    return any(
-        schema.is_output_node(node.class_type) and not _is_temporary(node.class_type)
-        for node in workflow.nodes
-    )
 
 
 def _prefixes(workflow: Workflow, schema: NodeSchema) -> Iterator[tuple[NodeId, str, str]]:
@@ -94,7 +77,3 @@ def _inside(old: str) -> str:
 def _tells(class_type: str, schema: NodeSchema) -> bool:
     saves = schema.is_output_node(class_type) and schema.input(class_type, _PREFIX) is not None
     return saves and schema.is_core(class_type) and class_type not in _SILENT
-
-
-def _is_temporary(class_type: str) -> bool:
-    return "Preview" in class_type or class_type in _TEMPORARY

@@ -1,13 +1,12 @@
 """From the bytes of a file to a workflow: API format, bare or as the body of `POST /prompt`."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.findings import Finding, Refused, error, has_errors, info, warning
 from comfyfarm.workflow.graph import Workflow
-from comfyfarm.workflow.strict import has_bom, parse
+from comfyfarm.workflow.strict import Flaw, has_bom, parse, shown_text
 from comfyfarm.workflow.strict import strict_json as strict_json
 
 _EXPORT = 'in ComfyUI choose "Export (API)", and pass that file'
@@ -35,19 +34,6 @@ def read_workflow(data: bytes, *, name: str) -> Workflow:
     return read(data, name=name).workflow
 
 
-def workflow_from(graph: Mapping[str, Any], *, name: str) -> Workflow:
-    """A workflow from JSON that is at hand as a value, read as strictly as a file.
-
-    Raises:
-        Refused: as `read_workflow` does.
-    """
-    try:
-        data = json.dumps(graph).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise Refused(name, [error("bad_json", f"not JSON: {exc}", _EXPORT)]) from exc
-    return read_workflow(data, name=name)
-
-
 def read(data: bytes, *, name: str) -> Reading:
     """Read a workflow file, with what is worth knowing about it.
 
@@ -56,7 +42,7 @@ def read(data: bytes, *, name: str) -> Reading:
     """
     _refuse_other_files(data, name)
     tree, flaws = parse(data, name=name)
-    noticed = [flaw.finding for flaw in flaws if _RESIDUE not in flaw.path]
+    noticed = [_placed(flaw) for flaw in flaws if _RESIDUE not in flaw.path]
     if has_bom(data):
         noticed.append(warning("bom", "begins with a byte order mark", "save it as UTF-8 without BOM"))
     if not isinstance(tree, dict):
@@ -72,6 +58,18 @@ def read(data: bytes, *, name: str) -> Reading:
     if not nodes:
         raise Refused(name, [*noticed, error("empty_graph", "there is no node in it", _EXPORT)])
     return Reading(Workflow.from_api(nodes, name=name), "api", tuple(noticed))
+
+
+def _placed(flaw: Flaw) -> Finding:
+    """The finding, with node and input where the flaw lies in one."""
+    match flaw.path[1:] if flaw.path[:1] == ("prompt",) else flaw.path:
+        case (str(node), "inputs", str(name), *_):
+            return flaw.finding.model_copy(
+                update={"node": NodeId(shown_text(node)), "field": shown_text(name)}
+            )
+        case (str(node), str(name), *_):
+            return flaw.finding.model_copy(update={"node": NodeId(shown_text(node)), "field": name})
+    return flaw.finding
 
 
 def _refuse_other_files(data: bytes, name: str) -> None:

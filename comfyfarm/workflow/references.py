@@ -84,11 +84,6 @@ class References(BaseModel):
     references: tuple[Reference, ...] = ()
     unclassified: tuple[Unclassified, ...] = ()
 
-    @property
-    def needs_lock(self) -> bool:
-        """Whether anything here has to be pinned before it may run."""
-        return bool(self.unclassified) or any(reference.active for reference in self.references)
-
 
 def find_references(workflow: Workflow, schema: NodeSchema) -> References:
     """Every model that the workflow names, and what looks like one."""

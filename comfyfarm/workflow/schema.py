@@ -60,11 +60,6 @@ class NodeSchema:
         """Whether the class is here."""
         return class_type in self._classes
 
-    @property
-    def class_types(self) -> tuple[str, ...]:
-        """The names of all classes."""
-        return tuple(self._classes)
-
     def inputs(self, class_type: str) -> Mapping[str, InputSpec]:
         """The inputs of a class, hidden ones excepted; empty when the class is not known."""
         if class_type not in self._specs:

@@ -1,7 +1,7 @@
 """JSON, read strictly: what a lenient parser would change without a word is named instead.
 
-Duplicate keys, NaN and infinities, numbers too long to be meant, lone surrogates, other encodings
-than UTF-8, nesting and size beyond any workflow: each is a finding with a code and the JSON path.
+Duplicate keys, NaN and infinities, numbers too long to be meant, lone surrogates, U+0000, other
+encodings than UTF-8, nesting and size beyond any workflow: each is a finding with a code and the JSON path.
 """
 
 import json
@@ -28,7 +28,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_ODD_TEXT = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 
 Path = tuple[str | int, ...]
 
@@ -44,7 +44,9 @@ class Flaw:
     @property
     def finding(self) -> Finding:
         """The flaw as people see it."""
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        place = "".join(
+            f"[{step}]" if isinstance(step, int) else f".{shown_text(step)}" for step in self.path
+        )
         return error(self.code, f"{self.message} at ${place}", _REMEDIES[self.code])
 
 
@@ -61,6 +63,7 @@ _REMEDIES = {
     "non_finite": "write a finite number",
     "int_too_long": "write the number that was meant",
     "lone_surrogate": "save the text again as valid Unicode",
+    "nul_character": "take it out: no file name can hold it, and no text of PostgreSQL",
 }
 
 
@@ -91,7 +94,8 @@ def parse(data: bytes, *, name: str) -> tuple[Any, tuple[Flaw, ...]]:
         raise Refused(name, [error("bad_json", message, "export the file again")]) from exc
     except RecursionError as exc:
         raise Refused(name, [_too_deep()]) from exc
-    flaws = tuple(_flaws(tree, surrogates=bool(_SURROGATE.search(data)))) if _suspicious(bad, data) else ()
+    odd_text = _ODD_TEXT.search(data) is not None
+    flaws = tuple(_flaws(tree, odd_text=odd_text)) if bad or odd_text else ()
     return tree, flaws
 
 
@@ -161,24 +165,20 @@ def _hooks(bad: list[_Bad]) -> dict[str, Any]:
     }
 
 
-def _suspicious(bad: list[_Bad], data: bytes) -> bool:
-    return bool(bad) or _SURROGATE.search(data) is not None
-
-
-def _flaws(tree: Any, *, surrogates: bool) -> Iterator[Flaw]:
+def _flaws(tree: Any, *, odd_text: bool) -> Iterator[Flaw]:
     stack: list[tuple[Path, Any]] = [((), tree)]
     while stack:
         path, value = stack.pop()
         if isinstance(value, _Bad):
             yield Flaw(path, value.code, value.message)
         elif isinstance(value, dict):
-            if surrogates:
-                yield from (_surrogate((*path, "?")) for key in value if not is_unicode(key))
+            if odd_text:
+                yield from (Flaw(_safe((*path, key)), *odd) for key in value if (odd := text_flaw(key)))
             stack.extend(((*path, key), item) for key, item in reversed(value.items()))
         elif isinstance(value, list):
             stack.extend(((*path, place), item) for place, item in reversed(list(enumerate(value))))
-        elif surrogates and isinstance(value, str) and not is_unicode(value):
-            yield _surrogate(path)
+        elif odd_text and isinstance(value, str) and (odd := text_flaw(value)):
+            yield Flaw(_safe(path), *odd)
 
 
 def is_unicode(text: str) -> bool:
@@ -190,9 +190,20 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def _surrogate(path: Path) -> Flaw:
-    safe = tuple(step if isinstance(step, int) or is_unicode(step) else "?" for step in path)
-    return Flaw(safe, "lone_surrogate", "half a surrogate pair")
+def text_flaw(text: str) -> tuple[str, str] | None:
+    """Code and message of what makes a text unfit to be kept; None for a good one."""
+    if not is_unicode(text):
+        return "lone_surrogate", "half a surrogate pair"
+    return ("nul_character", "the character U+0000") if "\0" in text else None
+
+
+def _safe(path: Path) -> Path:
+    return tuple(step if isinstance(step, int) or is_unicode(step) else "?" for step in path)
+
+
+def shown_text(text: str) -> str:
+    """The text as it may be printed and kept."""
+    return text.replace("\0", "\\0")
 
 
 def _shown(key: str) -> str:

@@ -186,7 +186,7 @@ class FakeComfy:
         ]
         app.add_routes(routes)
         app.add_routes([_prefixed(route) for route in routes])
-        app.add_routes(own.routes())
+        app.add_routes([*own.routes(), web.get("/internal/logs", self._stage.log.show)])
         app.router.add_get("/{tail:.*}", _not_found)
         app.cleanup_ctx.append(lifetime(self._life, self._put_other_peoples))
         app.on_shutdown.append(self._shut_down)

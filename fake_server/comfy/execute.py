@@ -126,6 +126,8 @@ class Result(BaseModel):
 
     values: tuple[Value, ...]
     ui: dict[str, Any] | None = None
+    shown_by: str | None = None
+    """The node that computed it: the history names it for every node that takes it from the cache."""
 
 
 class Expansion(BaseModel):
@@ -183,6 +185,8 @@ def _template(call: Call) -> Value:
             number = number.data
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
             update[field] = number
+    if call.class_type in _COUNTS:
+        update["count"] = _COUNTS[call.class_type](call)
     if call.class_type.startswith(_TEXT_CLASSES):
         update["data"] = _plain(call)
     return base.model_copy(update=update)
@@ -193,7 +197,30 @@ def _plain(call: Call) -> Any:
         value = call.inputs["value"]
         return value.data if isinstance(value, Value) else value
     texts = [call.text(name) for name in call.inputs if name.startswith(("string", "text"))]
-    return "".join(texts) or None
+    return call.text("delimiter").join(texts) or None
+
+
+def _count(call: Call, name: str) -> int:
+    """How many pictures come in by a link; of a plain input, the number itself."""
+    value = call.inputs.get(name, 0)
+    if isinstance(value, Value):
+        return value.data if isinstance(value.data, int) else value.count
+    return value if isinstance(value, int) else 0
+
+
+def _taken(call: Call, source: str) -> int:
+    start = min(_count(call, "batch_index"), _count(call, source) - 1)
+    return max(1, min(_count(call, "length"), _count(call, source) - start))
+
+
+_COUNTS: Mapping[str, Callable[[Call], int]] = {
+    "ImageBatch": lambda call: _count(call, "image1") + _count(call, "image2"),
+    "ImageFromBatch": lambda call: _taken(call, "image"),
+    "LatentFromBatch": lambda call: _taken(call, "samples"),
+    "RepeatImageBatch": lambda call: _count(call, "image") * _count(call, "amount"),
+    "RepeatLatentBatch": lambda call: _count(call, "samples") * _count(call, "amount"),
+}
+"""How many pictures a node hands on, where it is another number than came in."""
 
 
 def _loaded_picture(call: Call) -> Value:

@@ -62,11 +62,12 @@ def save_slot(prefix: str, root: Path, *, width: int = 0, height: int = 0) -> Sa
     Source: [rec: accepted_oddities, output_save_prefix_*] of ComfyUI 0.27.
     """
     clean = Path(_normal(_filled(prefix, width, height)))
+    name = clean.name or "."  # of an empty prefix, as there
     subfolder = "" if str(clean.parent) == "." else clean.parent.as_posix()
     folder = Path(_normal(str(root / subfolder)))
     if not folder.is_relative_to(root):
         raise Exception(_outside(folder, root))
-    return SaveSlot(folder=folder, name=clean.name, counter=_next(folder, clean.name), subfolder=subfolder)
+    return SaveSlot(folder=folder, name=name, counter=_next(folder, name), subfolder=subfolder)
 
 
 def _normal(path: str) -> str:

@@ -61,6 +61,7 @@ class PromptRoutes:
 
     async def post_prompt(self, request: web.Request) -> web.Response:
         """Validate and queue a prompt."""
+        self._stage.log.say("INFO", "got prompt")
         body = await request.json()
         number = self._number(body)
         if "prompt" not in body:
@@ -75,11 +76,12 @@ class PromptRoutes:
         try:
             outputs, node_errors = self._validator.check(graph, body.get("partial_execution_targets"))
         except Rejected as exc:
+            self._stage.log.refused(exc.error, exc.node_errors)
             return _refusal(exc.error, exc.node_errors)
+        self._stage.log.faults(node_errors)
         extra = _extra_data(body, request.headers.get("Comfy-Usage-Source"))
         acts = self.script.take(prompt_id)
-        word = acts.any_of(EARLY)
-        if word is not None:
+        if (word := acts.any_of(EARLY)) is not None:
             return refuse(request, word, retry_after_s=acts.number(word, 1.0))
         if Behaviour.INVALID in acts:
             return _refusal(*scripted_refusal(graph, outputs[0]))
@@ -114,7 +116,7 @@ class PromptRoutes:
     async def post_queue(self, request: web.Request) -> web.Response:
         """Clear the pending prompts, or delete some of them."""
         body = await request.json()
-        if body.get("clear"):
+        if "clear" in body and body["clear"]:  # noqa: RUF019 - a list is no fault there
             self._prompts.clear_pending()
         if "delete" in body:
             for prompt_id in body["delete"]:
@@ -137,7 +139,7 @@ class PromptRoutes:
     async def post_history(self, request: web.Request) -> web.Response:
         """Clear the history, or delete entries."""
         body = await request.json()
-        if body.get("clear"):
+        if "clear" in body and body["clear"]:  # noqa: RUF019 - a list is no fault there
             self._prompts.history.clear()
         if "delete" in body:
             self._prompts.forget(body["delete"])

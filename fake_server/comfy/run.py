@@ -64,6 +64,7 @@ class PromptRun:
             self._stage.cache.clear()
         self._digest()
         self._stage.cache.begin(self._digests)
+        self._stage.keep_nodes(self._graph)
         cached = [node_id for node_id in self._graph if self._stage.cache.get(self._digests[node_id])]
         self._telling.message("execution_cached", {"nodes": cached})
         self._nodes = ExecutionList(self._graph, is_output=self._is_output, cached=frozenset(cached))
@@ -141,6 +142,7 @@ class PromptRun:
         self._nodes.put_before(node_id, [link[0] for link in expansion.results if is_link(link)])
 
     def _finish(self, node_id: str, result: Result) -> bool:
+        result = result.model_copy(update={"shown_by": node_id})
         self._stage.cache.put(self._digests[node_id], result)
         self._telling.executed.append(node_id)
         if result.ui is not None:
@@ -226,5 +228,5 @@ class PromptRun:
             if known.ui is None:
                 self._telling.no_output(node_id)
             else:
-                self._telling.output(node_id, known.ui)
+                self._telling.output(node_id, known.ui, by=known.shown_by)
         self._board.finish(node_id)

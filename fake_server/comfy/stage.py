@@ -3,12 +3,14 @@
 import random
 import string
 from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any
 
 from fake_server.comfy.cache import IsChanged, ResultCache
 from fake_server.comfy.conditions import Conditions
 from fake_server.comfy.execute import Behaviour as NodeBehaviour
 from fake_server.comfy.places import Places
 from fake_server.comfy.schema import NodeClasses
+from fake_server.comfy.server_log import ServerLog
 from fake_server.comfy.shown_files import ShownFiles
 from fake_server.comfy.sockets import Sockets
 
@@ -40,6 +42,7 @@ class Stage:
         self.conditions = conditions
         self.shown_files = shown_files
         self.cache = cache
+        self.log = ServerLog()
         self.interrupt = False
         self.exit: Callable[[], Awaitable[None]] = _nothing
         self.restart: Restart = _no_restart
@@ -50,9 +53,15 @@ class Stage:
         letters = "".join(random.choices(string.ascii_lowercase, k=5))
         return self._suffixes.setdefault((node_id, class_type), letters)
 
+    def keep_nodes(self, graph: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let go of nodes that this prompt does not have: they would be made anew."""
+        kept = {(node_id, node["class_type"]) for node_id, node in graph.items()}
+        self._suffixes = {key: letters for key, letters in self._suffixes.items() if key in kept}
+
     def forget(self) -> None:
         """Be as after a start."""
         self.cache.clear()
+        self.log.clear()
         self.interrupt = False
         self._suffixes.clear()
 

@@ -75,15 +75,16 @@ class Telling:
             self._sockets.last_node_id = node_id
         self._sockets.send_own("executing", self._shown(node_id))
 
-    def output(self, node_id: str, ui: dict[str, Any]) -> None:
-        """Keep and tell what an output node shows."""
+    def output(self, node_id: str, ui: dict[str, Any], *, by: str | None = None) -> None:
+        """Keep and tell what an output node shows; `by`: the node whose cached result it is."""
         ui = self._stage.shown_files.show(ui, self._acts)
         self._outputs[node_id] = ui
+        made_by = by or node_id
         self._meta[node_id] = {
-            "node_id": node_id,
-            "display_node": self._root(node_id),
-            "parent_node": self._parents.get(node_id),
-            "real_node_id": self._root(node_id),
+            "node_id": made_by,
+            "display_node": self._root(made_by),
+            "parent_node": self._parents.get(made_by),
+            "real_node_id": self._root(made_by),
         }
         self._sockets.send_own("executed", self._shown(node_id) | {"output": ui})
 
@@ -98,13 +99,14 @@ class Telling:
     def failed(self, node_id: str, exc: NodeRaised) -> None:
         """Tell that the run ends here, with the node's exception."""
         inputs = self._graph[node_id]["inputs"]
-        details = {
+        details: dict[str, Any] = {
             "exception_message": f"{exc.message}\n{tips(exc)}",
             "exception_type": exc.kind,
             "traceback": list(exc.trace) or ['  File "fake_server/comfy/run.py", in execute\n'],
             "current_inputs": {name: [_shown_input(value)] for name, value in inputs.items()},
             "current_outputs": self._known(),
         }
+        self._stage.log.raised(exc.message, exc.kind, details["traceback"])
         self.message("execution_error", self._where(node_id) | details)
 
     def cycle(self, node_id: str) -> None:

@@ -5,6 +5,7 @@ Source: facts of ComfyUI 0.27, sections 1 and 9.
 
 import asyncio
 import logging
+import time
 
 from pydantic import BaseModel, ConfigDict
 
@@ -81,6 +82,7 @@ class Worker:
             raise Died
         if order.journal_key is not None:
             self._journal.started(order.journal_key)
+        began = time.monotonic()
         run = PromptRun(self._stage, entry, acts=order.acts, seconds=self._time_s(order.acts))
         try:
             ending = await run.execute()
@@ -88,6 +90,7 @@ class Worker:
             await die(self._stage)
         if Behaviour.EXIT_SUCCESS in order.acts:
             await die(self._stage)
+        self._stage.log.say("INFO", f"Prompt executed in {time.monotonic() - began:.2f} seconds")
         # The real server writes the history milliseconds after its last message; so does this one.
         await asyncio.sleep(self._lag_s)
         if order.journal_key is not None:

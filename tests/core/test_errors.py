@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from comfyfarm import errors
-from comfyfarm.errors import FarmError
+from comfyfarm.errors import FarmError, TryLater
 
 CLASSES = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, FarmError)]
 
@@ -44,9 +44,9 @@ def test_an_error_survives_pickling(kind: type[FarmError]) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_exit_code_and_retry_say_the_same(kind: type[FarmError]) -> None:
+def test_only_what_may_succeed_later_says_try_later(kind: type[FarmError]) -> None:
     assert kind.exit_code in {1, 2, 3}
-    assert kind.retryable is (kind.exit_code == 3)
+    assert issubclass(kind, TryLater) is (kind.exit_code == 3)
 
 
 @pytest.mark.parametrize("kind", CLASSES)

@@ -80,6 +80,24 @@ class Farm:
             assert time.monotonic() < end, (self.folder / "render.log").read_text()[-3000:]
             pause(0.05)
 
+    def left_over(self) -> list[Any]:
+        """What the fakes still run or hold in their queues, and prompts that have begun and not ended.
+
+        Not every prompt that was accepted ends: one that is taken off a queue never began.
+        """
+        found: list[Any] = [prompt for prompt in self.prompts() if prompt["started"] and not prompt["ended"]]
+        for server in self.servers:
+            queue = httpx.get(f"{server.url}/queue", timeout=10).json()
+            found += [entry[:2] for entry in (*queue["queue_running"], *queue["queue_pending"])]
+        return found
+
+    def wait_until_idle(self, timeout_s: float = 10) -> None:
+        """A fake's own book-keeping comes a moment after the queue's."""
+        end = time.monotonic() + timeout_s
+        while left := self.left_over():
+            assert time.monotonic() < end, left
+            pause(0.05)
+
     def twice(self) -> list[str]:
         counts = Counter(prompt["prompt_id"] for prompt in self.prompts())
         return [prompt_id for prompt_id, count in counts.items() if count > 1]

@@ -1,6 +1,8 @@
 """One real Prefect server on the embedded PostgreSQL for the whole run, and a farm deployed to it."""
 
 import asyncio
+import gc
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +24,13 @@ from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
 
 HOST = "test-host"
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing_to_others() -> Iterator[None]:
+    """Prefect's clients leave sockets to the garbage collector: found here, they fail no other test."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
@@ -126,3 +135,27 @@ def deployed(prefect_api: ControlStatus, tmp_path_factory: pytest.TempPathFactor
 def prefect_program() -> str:
     """The `prefect` command of this environment."""
     return str(Path(sys.executable).with_name("prefect"))
+
+
+@pytest.fixture
+def upscaling(tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A workflow with one model, and a lock that says where its file is."""
+    data = b"m" * 3_000_000
+    (tmp_path / "a.pth").write_bytes(data)
+    pinned = {
+        "folder": "upscale_models",
+        "path": "sub/a.pth",
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "size": len(data),
+        "sources": [str(tmp_path / "a.pth")],
+    }
+    graph = {
+        "1": {"class_type": "UpscaleModelLoader", "inputs": {"model_name": "sub/a.pth"}},
+        "2": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 0}},
+        "3": {
+            "class_type": "ImageUpscaleWithModel",
+            "inputs": {"upscale_model": ["1", 0], "image": ["2", 0]},
+        },
+        "4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "up"}},
+    }
+    return graph, {"version": 1, "models": [pinned]}

@@ -101,7 +101,6 @@ def test_deployments_carry_version_queue_parameters_and_environment(deployed: "D
     env = render["job_variables"]["env"]
     assert env["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"] == "30"
     assert env["PREFECT_CLIENT_MAX_RETRIES"] == "7"
-    assert env["PREFECT_LOGGING_EXTRA_LOGGERS"] == "comfyfarm"
     assert env["COMFYFARM_STATE_DIR"] == str(deployed.wanted.state_dir)
 
 
@@ -189,3 +188,19 @@ def test_a_server_that_does_not_answer_is_named_with_exit_3(
     assert done.exit_code == 3
     assert "http://127.0.0.1:9 did not answer" in done.output
     assert deployed.post("/work_pools/filter", {"work_pools": {"name": {"any_": ["gone"]}}}).json() == []
+
+
+def test_another_program_at_a_servers_address_is_named_with_exit_2(
+    deployed: "Deployed", monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COMFYFARM_STATE_DIR", str(tmp_path))
+    api = str(deployed.control.api_url)  # Prefect itself is one
+    ledger = deployed.wanted.ledger.get_secret_value()
+
+    done = CliRunner().invoke(
+        main, ["--server", api, "--ledger", ledger, "--out", str(tmp_path), "--host", "gone"]
+    )
+
+    assert done.exit_code == 2
+    assert f"{api} answered what ComfyUI would not: GET" in done.output
+    assert "answered 404" in done.output

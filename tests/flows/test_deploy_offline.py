@@ -11,10 +11,10 @@ from comfyfarm.errors import UsageError
 from deployments.deploy import main
 from deployments.description import read_description
 from deployments.farm_blocks import place_fields
-from deployments.server_settings import missing
 from deployments.wanted import Wanted, absolute
 from flows.attempt_cap import STARTS, refuse_endless_restart
 from flows.named_places import address_or_json
+from flows.server_settings import missing
 
 WANTED = Wanted(host="gpu1", pool="gpu1", servers=("http://s",), ledger=SecretStr("sqlite:///x"), out="/out")
 

@@ -1,11 +1,14 @@
 """The flow, called from Python, on a real Prefect server: tasks, retries, limits, caches, artifacts."""
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import (
     ArtifactFilter,
     ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
     FlowRunFilter,
     FlowRunFilterName,
     LogFilter,
@@ -22,12 +26,19 @@ from prefect.client.schemas.filters import (
     TaskRunFilterFlowRunId,
 )
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.client.schemas.sorting import LogSort
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.control.state import ControlStatus
-from fake_server.comfy import FakeComfy
+from comfyfarm.farm.prepare import read_sources
+from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.servers import examine_all
+from comfyfarm.farm.stage import plan_request, record_batch
+from comfyfarm.ledger.ledger import open_ledger
+from fake_server.comfy import ExtraNodes, FakeComfy
 from fake_server.serve import serve
 from flows.render_batch import render_batch
+from flows.render_shard import render_shard
 
 pytestmark = [
     pytest.mark.prefect,
@@ -142,6 +153,32 @@ async def test_a_dead_job_is_a_failed_task_and_the_others_are_done(
     reason = "node failed: node 3 SaveImage: RuntimeError: scripted error of the fake server"
     assert (render.state and render.state.message) == reason
     assert len(first.log) == 3
+    (dead,) = [one for one in first.log if one["end"] == "error"]
+    async with get_client() as client:
+        (letter,) = await client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[f"dead-letter-{dead['prompt_id']}"]))
+        )
+    assert letter.description == reason
+    assert "scripted error of the fake server" in str(letter.data)
+    assert f"comfyfarm dead-letters requeue {dead['prompt_id']}" in str(letter.data)
+    event = await dead_letter_event(dead["prompt_id"])
+    assert event["payload"]["reason"] == reason
+
+
+async def dead_letter_event(job_id: str) -> dict[str, Any]:
+    """The event of a dead job; Prefect takes a moment to write it."""
+    wanted = {
+        "filter": {
+            "event": {"name": ["comfyfarm.job.dead-lettered"]},
+            "resource": {"id": [f"comfyfarm.job.{job_id}"]},
+        }
+    }
+    async with get_client() as client, asyncio.timeout(30):
+        while True:
+            found = (await client.request("POST", "/events/filter", json=wanted)).json()["events"]
+            if found:
+                return dict(found[0])
+            await SystemClock().sleep(0.2)
 
 
 async def test_a_second_run_renders_nothing_and_takes_preflight_from_the_cache(
@@ -214,6 +251,109 @@ async def test_bad_input_fails_the_run_with_what_is_wrong(
     assert state.is_failed()
     assert "NoSuchNode" in str(state.message)
     assert first.log == []
+
+
+async def test_a_batch_that_no_server_can_run_leaves_nothing_in_the_ledger(
+    project: Path,
+    prefect_api: ControlStatus,
+    fakes: tuple[FakeComfy, FakeComfy, list[str]],
+    upscaling: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    *_, urls = fakes
+    graph, lock = upscaling
+
+    state = await render_batch(
+        workflow=graph, lock=lock, out=str(project / "out"), servers=urls, batch="nowhere", return_state=True
+    )
+
+    assert state.is_failed()
+    assert "upscale_models/sub/a.pth" in str(state.message)
+    async with await open_ledger(prefect_api.ledger_url) as ledger:
+        assert "nowhere" not in {batch.name for batch in await ledger.batches()}
+
+
+async def test_the_log_tells_how_fast_a_model_file_came(
+    project: Path, upscaling: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    fake = FakeComfy(models_dir=project / "models")
+    graph, lock = upscaling
+    with serve(fake.app) as url:
+        state = await render_batch(
+            workflow=graph,
+            lock=lock,
+            out=str(project / "out"),
+            servers=[url],
+            batch="brought",
+            models_dir=str(project / "models"),
+            return_state=True,
+        )
+
+    assert state.is_completed(), state
+    lines = await log_lines("sub/a.pth")
+    assert any(
+        re.search(r"upscale_models/sub/a\.pth on .+: 3\.0 MB in [\d.]+ s, [\d.]+ MB/s", one) for one in lines
+    )
+
+
+async def log_lines(word: str) -> list[str]:
+    """Lines of the dashboard that hold the word and an amount, once there are any."""
+    async with get_client() as client:
+        end = SystemClock().monotonic() + 20
+        while SystemClock().monotonic() < end:
+            logs = await client.read_logs(limit=200, sort=LogSort.TIMESTAMP_DESC)
+            found = [log.message for log in logs if word in log.message and "MB" in log.message]
+            if found:
+                return found
+            await SystemClock().sleep(0.3)
+    return []
+
+
+async def test_only_servers_on_which_the_workflow_can_run_get_it(project: Path) -> None:
+    shipped = json.loads(resources.files("comfyfarm.workflow").joinpath("object_info.json").read_bytes())
+    poor, rich = FakeComfy(), FakeComfy(extra_nodes=ExtraNodes(classes={"Tint": shipped["EmptyImage"]}))
+    graph = json.loads(WORKFLOW.read_text())
+    graph["1"]["class_type"] = "Tint"
+    with serve(poor.app) as first, serve(rich.app) as second:
+        state = await render_batch(
+            workflow=graph,
+            out=str(project / "out"),
+            servers=[first, second],
+            batch="tinted",
+            host="flow-host",
+            return_state=True,
+        )
+
+    assert state.is_completed(), state
+    assert (len(poor.log), len(rich.log)) == (0, 1)
+    lanes = [one for one in await task_runs("tinted", recorded=3) if one.name.startswith("lane-")]
+    assert [lane.name for lane in lanes] == [f"lane-{second.partition('://')[2]}"]
+
+
+async def test_the_lanes_of_servers_on_several_hosts_carry_the_host_of_each(
+    project: Path, prefect_api: ControlStatus, fakes: tuple[FakeComfy, FakeComfy, list[str]]
+) -> None:
+    *_, urls = fakes
+    request = RenderRequest(
+        job_file=job_file(project, 4),
+        out=str(project / "out"),
+        servers=tuple(urls),
+        batch="spread",
+        cache_dir=project / "cache",
+        host="flow-host",
+    )
+    servers = await examine_all(urls)
+    async with await open_ledger(prefect_api.ledger_url) as ledger:
+        await record_batch(ledger, request, plan_request(request, read_sources(request), servers))
+
+    await render_shard("spread", "flow-host", dict(zip(urls, ("box-a", "box-b"), strict=True)))
+
+    lanes = [one for one in await task_runs("spread", recorded=10) if one.name.startswith("lane-")]
+    tags = {lane.name: set(lane.tags) for lane in lanes}
+    names = [f"lane-{url.partition('://')[2]}" for url in urls]
+    assert tags == {names[0]: {"gpu:box-a", "gpu:cpu"}, names[1]: {"gpu:box-b", "gpu:cpu"}}
+    async with get_client() as client:
+        for tag in ("gpu:box-a", "gpu:box-b"):
+            assert (await client.read_concurrency_limit_by_tag(tag)).concurrency_limit == 1
 
 
 def test_it_runs_under_prefects_own_temporary_api(

@@ -69,7 +69,29 @@ async def test_a_file_that_is_mirrored_is_not_sent_again(tmp_path: Path) -> None
     assert again == entry
     assert entry.names == ("model.pt",)
     assert (blob.stat().st_ino, blob.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert not (tmp_path / "mirror" / ".partial").exists()
+    assert not list((tmp_path / "mirror").rglob(".partial*"))
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+async def test_each_byte_is_told_twice_when_it_is_hashed_and_when_it_is_there(
+    kind: str, s3: S3Server, access: S3Access, content: bytes, tmp_path: Path
+) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(content)
+    place = (
+        open_place(str(tmp_path / "mirror"))
+        if kind == "folder"
+        else open_place(f"s3://{s3.bucket}/{tmp_path.name}", access=access)
+    )
+    first: list[int] = []
+    again: list[int] = []
+
+    entry = await add_file(place, file, on_bytes=first.append)
+    await add_file(place, file, on_bytes=again.append)
+
+    assert await place.read_bytes(mirror_key(entry.sha256)) == content
+    assert sum(first) == sum(again) == 2 * len(content)
+    assert max(first) <= 8 << 20, "told in steps, not at the end"
 
 
 async def test_a_torn_entry_is_written_anew(tmp_path: Path) -> None:

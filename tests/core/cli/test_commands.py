@@ -313,7 +313,7 @@ def test_a_dead_job_is_exit_1_and_the_same_call_says_so_again(
         (["--set", "1.width=0"], 1, "width"),
         (["--lock", "gone.lock"], 1, "gone.lock"),
         (["--ledger", "mysql://h/db"], 2, "mysql"),
-        (["--server", "127.0.0.1:8188"], 2, "write an address"),
+        (["--server", "127.0.0.1:8188"], 2, "no address of a server"),
     ],
 )
 def test_what_is_wrong_with_a_call_is_said_before_anything_starts(
@@ -397,19 +397,3 @@ def test_with_a_models_folder_the_files_are_brought(
 
     assert told.exit_code == 0, told.stderr
     assert json.loads(told.stdout)["status"] == "succeeded"
-
-
-@pytest.mark.parametrize(
-    ("url", "host"),
-    [
-        ("http://gpu-box.example:8188", "gpu-box-example"),
-        ("https://gpu-box.example", "gpu-box-example"),
-        ("http://me:secret@10.0.0.7:8188/sub", "10-0-0-7"),
-    ],
-)
-def test_the_host_is_named_after_the_first_server(url: str, host: str) -> None:
-    from comfyfarm.cli.render_command import _host
-    from comfyfarm.farm.servers import host_slug
-
-    assert _host((url, "http://other:1")) == host
-    assert _host(("http://127.0.0.1:8188",)) == _host(("http://[::1]:8188",)) == host_slug()

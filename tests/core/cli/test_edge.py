@@ -9,6 +9,7 @@ import pytest
 from comfyfarm.cli.edge import ends_with_exit_code, runs_to_its_end
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import ControlUnavailable, FarmError, NamesMissing, StoreError
+from comfyfarm.farm.stopping import Stop
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_signal_lets_the_work_tidy_up(number: signal.Signals, capsys: pytest.C
             await SystemClock().sleep(0.01)
             tidied.append("up")
 
-    assert asyncio.run(runs_to_its_end(work())) is False
+    assert asyncio.run(runs_to_its_end(work(), Stop())) is False
     assert tidied == ["up"]
     assert "the same call goes on" in capsys.readouterr().err
 
@@ -69,12 +70,12 @@ def test_two_signals_at_once_are_one_wish() -> None:
             await SystemClock().sleep(0.2)
             tidied.append("up")
 
-    assert asyncio.run(runs_to_its_end(work())) is False
+    assert asyncio.run(runs_to_its_end(work(), Stop())) is False
     assert tidied == ["up"]
 
 
 def test_a_later_signal_ends_the_tidying_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("comfyfarm.cli.edge._SAME_SIGNAL_S", -1.0)  # any other signal is a later one
+    monkeypatch.setattr("comfyfarm.farm.stopping._SAME_SIGNAL_S", -1.0)  # any other signal is a later one
     begun = SystemClock().monotonic()
 
     async def work() -> None:
@@ -85,7 +86,7 @@ def test_a_later_signal_ends_the_tidying_up_too(monkeypatch: pytest.MonkeyPatch)
             os.kill(os.getpid(), signal.SIGTERM)
             await SystemClock().sleep(30)
 
-    assert asyncio.run(runs_to_its_end(work())) is False
+    assert asyncio.run(runs_to_its_end(work(), Stop())) is False
     assert SystemClock().monotonic() - begun < 20
 
 
@@ -98,7 +99,7 @@ def test_work_that_ends_by_itself_says_so_and_leaves_the_signals_alone() -> None
     async def fails() -> None:
         raise StoreError("full")
 
-    assert asyncio.run(runs_to_its_end(work())) is True
+    assert asyncio.run(runs_to_its_end(work(), Stop())) is True
     with pytest.raises(StoreError):
-        asyncio.run(runs_to_its_end(fails()))
+        asyncio.run(runs_to_its_end(fails(), Stop()))
     assert signal.getsignal(signal.SIGTERM) == before

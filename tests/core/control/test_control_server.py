@@ -38,8 +38,25 @@ with use_control(Path(sys.argv[1]), with_prefect=False) as status:
 """
 
 
-def control(action: str, state_dir: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "comfyfarm.control", action, "--dir", str(state_dir), *options]
+_START = """
+import sys
+from pathlib import Path
+from comfyfarm.control.launch import start_control
+print(start_control(Path(sys.argv[1]), with_prefect=False).model_dump_json())
+"""
+
+
+def started_by_another(state_dir: Path) -> ControlStatus:
+    """By a process that ends at once."""
+    command = [sys.executable, "-c", _START, str(state_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    return ControlStatus.model_validate_json(done.stdout)
+
+
+def control(action: str, state_dir: Path) -> "subprocess.CompletedProcess[str]":
+    """The command for people."""
+    command = [str(Path(sys.executable).with_name("comfyfarm")), "control", action, "--dir", str(state_dir)]
     return subprocess.run(command, capture_output=True, text=True, timeout=150)
 
 
@@ -50,7 +67,7 @@ def living(status: ControlStatus) -> bool:
 def test_run_owns_postgresql_until_it_is_asked_to_stop(
     state_dir: Path, start_python: StartPython, wait_until: WaitUntil, find_processes: FindProcesses
 ) -> None:
-    process = start_python(["-m", "comfyfarm.control", "run", "--dir", str(state_dir), "--no-prefect"])
+    process = start_python(["-m", "comfyfarm.control", "--dir", str(state_dir), "--no-prefect"])
     wait_until(lambda: (status := control_status(state_dir)) is not None and status.healthy)
     status = control_status(state_dir)
     assert status is not None
@@ -66,19 +83,17 @@ def test_run_owns_postgresql_until_it_is_asked_to_stop(
 
 
 def test_start_status_stop_and_start_on_old_data(state_dir: Path, find_processes: FindProcesses) -> None:
-    assert control("status", state_dir).returncode == 1
-    assert control("stop", state_dir).returncode == 1
+    assert control("status", state_dir).returncode == 3
+    assert control("stop", state_dir).stdout == "not running\n"
 
-    first = control("start", state_dir, "--no-prefect")
-    assert first.returncode == 0, first.stderr
-    started = ControlStatus.model_validate_json(first.stdout)
+    started = started_by_another(state_dir)
     assert started.healthy
     assert not started.until_unused
-    again = ControlStatus.model_validate_json(control("start", state_dir, "--no-prefect").stdout)
-    assert again.pid == started.pid
-    assert ControlStatus.model_validate_json(control("status", state_dir).stdout) == started
+    assert started_by_another(state_dir).pid == started.pid
+    told = control("status", state_dir)
+    assert (told.returncode, told.stdout.splitlines()[0]) == (0, f"running, pid {started.pid}")
 
-    assert control("stop", state_dir).returncode == 0
+    assert control("stop", state_dir).stdout == "stopped\n"
     assert not living(started)
     assert find_processes(state_dir) == []
     third = start_control(state_dir, with_prefect=False)

@@ -23,8 +23,6 @@ class SwiftClock(SystemClock):
 class Jobs:
     """A shard as `drive` sees it: numbers in place of jobs."""
 
-    window = 2
-
     def __init__(self, count: int, *, others: int = 0) -> None:
         self.left = list(range(count))
         self.others = others
@@ -35,6 +33,9 @@ class Jobs:
         self.most_open = 0
         self.ran: list[Any] = []
         self.given_back: list[tuple[int, str]] = []
+
+    def room(self, open_jobs: int) -> int:
+        return 2 - open_jobs
 
     async def lane_began(self, timeout_s: float) -> bool:
         self.looks_before_a_lane -= 1

@@ -19,7 +19,6 @@ from comfyfarm.farm.stage import load_batch, plan_request, record_batch
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import open_ledger
-from comfyfarm.workflow.schema import NodeSchema
 from fake_server.comfy import ExtraNodes
 
 Serving = Callable[..., Any]
@@ -393,7 +392,7 @@ async def test_earlier_jobs_keep_their_input_files_when_a_batch_grows(project: A
         _, both = await load_batch(ledger, "growing")
         jobs = await ledger.jobs("growing")
 
-    work = Batchwork(both, NodeSchema.shipped())
+    work = Batchwork(both, {})
     assert {work.asset(job, "face.png").file.parent.name: job.overrides[0].value for job in jobs} == {
         "a": "a",
         "b": "b",

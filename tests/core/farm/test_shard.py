@@ -1,11 +1,13 @@
 """A shard: what was left elsewhere, claims that are lost, jobs that are given back."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
+import httpx
 import pytest
 
 from comfyfarm.clock import SystemClock
@@ -73,6 +75,31 @@ async def test_a_prompt_that_was_left_on_another_server_is_ended_there_first(
     assert elsewhere.fake.log[0]["end"] == "interrupted"
     assert [one.reason for one in tries] == ["given back", None]
     assert here.prompts == [job.id]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_files_that_another_host_kept_are_had_from_the_server_again(
+    project: Any, serving: Serving, *, is_known: bool
+) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, ledger), lanes(shard):
+        first = await taken(shard)
+        assert await shard.render(first) == Collect()
+        shutil.rmtree(project.root / "state" / "spool")
+        await ledger.give_back(first.claim)
+        if not is_known:
+            async with httpx.AsyncClient() as client:
+                await client.post(f"{served.url}/fake/restart")
+
+        job = await taken(shard)
+        assert job.record.status == "rendered"
+        assert await shard.render(job) == Collect()
+        await shard.sync(job)
+        tries = await ledger.attempts(job.id)
+
+    assert [one.verdict for one in tries if one.reason != "given back"] == ["succeeded"]
+    assert served.prompts == [job.id] * (1 if is_known else 2)
+    assert len(project.files()) == 2
 
 
 async def test_a_server_that_did_not_take_it_is_avoided_while_there_is_another(
@@ -175,7 +202,7 @@ async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
     served = serving()
     async with shard_of(project, 1, [served.url]) as (shard, ledger):
         assert [one.url for one in await ledger.living_servers()] == [served.url]
-        assert shard.window == 3
+        assert shard.room(0) == 3
         assert not shard.has_begun(served.url)
     async with await open_ledger(project.ledger_url) as ledger:
         assert await ledger.living_servers() == ()

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from comfyfarm.ids import JobId
 from comfyfarm.clock import SystemClock
+from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.records import Status
 

@@ -94,7 +94,7 @@ async def test_previews_are_left_out_unless_there_is_nothing_else(tmp_path: Path
 
 
 async def test_what_an_earlier_try_left_is_gone(tmp_path: Path) -> None:
-    stale = tmp_path / JOB / ".partial" / "file"
+    stale = tmp_path / JOB / ".partial"
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"half")
     (tmp_path / JOB / "old.png").write_bytes(b"old")
@@ -139,6 +139,21 @@ async def test_a_download_that_breaks_off_is_made_again(tmp_path: Path) -> None:
         (found,) = await collected(url, entry({"9": {"images": [file("a.png")]}}), tmp_path)
 
     assert found.local.read_bytes() == b"x" * 1000
+
+
+async def test_a_server_in_trouble_still_has_its_files(tmp_path: Path) -> None:
+    tries = [0]
+
+    async def view(_request: web.Request) -> web.Response:
+        tries[0] += 1
+        return web.Response(status=503) if tries[0] < 8 else web.Response(body=b"x")
+
+    app = web.Application()
+    app.router.add_get("/view", view)
+    with serve(app) as url:
+        (found,) = await collected(url, entry({"9": {"images": [file("a.png")]}}), tmp_path)
+
+    assert found.local.read_bytes() == b"x"
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ async def test_storing_again_changes_nothing_and_other_bytes_replace(
 
 
 async def test_small_bytes_replace_what_was_there(store: OutputStore, seen: ObjectPlace) -> None:
-    await store.put_bytes("p.json", b"one")
-    await store.put_bytes("p.json", b"three")
+    await store.put_all([], ("p.json", b"one"))
+    await store.put_all([], ("p.json", b"three"))
 
     assert await seen.read_bytes("p.json") == b"three"
 
@@ -62,14 +62,23 @@ async def test_a_file_that_shrank_since_it_was_collected_is_refused(
 
 async def test_a_folder_shows_no_second_copy_and_removes_what_a_crash_left(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    left = out / ".partial" / hashlib.sha256(_KEY.encode()).hexdigest() / "1-dead"
+    left = (out / _KEY).parent / ".partial-1-dead"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"half")
 
     await _put(open_output_store(str(out)), _KEY, _file(tmp_path, b"whole"))
 
     assert [str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()] == [_KEY]
-    assert not (out / ".partial").exists()
+
+
+async def test_a_file_that_is_refused_leaves_no_folder_behind(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    store = open_output_store(str(out))
+
+    with pytest.raises(StoreError):
+        await store.put(_KEY, _file(tmp_path, b"other"), sha256="0" * 64, size=5)
+
+    assert list(out.rglob("*")) == []
 
 
 async def test_a_folder_leaves_a_file_alone_that_has_the_same_bytes(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from comfyfarm.run.attempt import Attempt, Task
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.executed import Executed
 from comfyfarm.run.outcome import SUCCEEDED, Reason, Verdict
+from fake_server.comfy import FakeComfy
+from fake_server.serve import serve
 from infra.comfy_servers import fake_comfy
 
 Serving = Callable[..., Any]
@@ -256,6 +258,26 @@ async def test_a_short_silence_in_mid_prompt_is_waited_out(
     assert len(fake.log) == 1
 
 
+async def test_a_history_that_cannot_be_read_at_the_end_is_read_later(
+    serving: Serving, task: Task, journal: Any
+) -> None:
+    fake, url = serving(mishap=on("/history", "503", times=4))
+    executed = await attempt(url, task, journal)
+
+    assert executed.outcome == SUCCEEDED
+    assert len(fake.log) == 1
+
+
+async def test_a_history_that_stays_away_loses_the_attempt_but_not_the_prompt(
+    serving: Serving, task: Task, journal: Any, hasty: Any
+) -> None:
+    _, url = serving(mishap=on("/history", "503"))
+    executed = await attempt(url, task, journal, clock=hasty(20))
+
+    assert (executed.outcome.verdict, executed.outcome.reason) == (Verdict.TRANSIENT, Reason.SERVER)
+    assert executed.may_run
+
+
 async def test_another_id_than_ours_is_refused(serving: Serving, task: Task, journal: Any) -> None:
     fake, url = serving()
     nameless = task.model_copy(update={"job_id": JobId("")})
@@ -354,6 +376,41 @@ async def test_a_prompt_that_is_unknown_there_is_sent(serving: Serving, task: Ta
 
         assert executed.outcome == SUCCEEDED
         assert len(fake.log) == 1
+
+
+@pytest.mark.parametrize("what", ["503", "lose answer"])
+async def test_a_server_that_is_troubled_is_asked_again_before_anything_is_sent(
+    serving: Serving, task: Task, journal: Any, what: str
+) -> None:
+    trouble = {"times": 0}
+    fake, url = serving(mishap=lambda request: what if _is_troubled(request, trouble) else "")
+    number = await left(url, task)
+    while await phase_of(url, task.job_id) is not Phase.COMPLETED:
+        await SystemClock().sleep(0.01)
+    trouble["times"] = 4
+    executed = await attempt(url, task.model_copy(update={"may_be_there": True, "number": number}), journal)
+
+    assert executed.outcome == SUCCEEDED
+    assert trouble["times"] == 0
+    assert len(fake.log) == 1
+
+
+def _is_troubled(request: web.Request, trouble: dict[str, int]) -> bool:
+    is_struck = trouble["times"] > 0 and request.path != "/ws"
+    trouble["times"] -= is_struck
+    return is_struck
+
+
+async def test_where_nothing_listens_it_may_still_be_known_later(
+    serving: Serving, task: Task, journal: Any
+) -> None:
+    with serve(FakeComfy().app) as url:
+        pass
+    executed = await attempt(url, task.model_copy(update={"may_be_there": True, "number": 1.0}), journal)
+
+    assert (executed.outcome.verdict, executed.outcome.reason) == (Verdict.TRANSIENT, Reason.SERVER)
+    assert executed.may_run
+    assert journal.steps == []
 
 
 async def test_an_older_failure_of_the_same_job_is_tried_again(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.workflow.graph import Workflow
-from comfyfarm.workflow.reader import workflow_from
+from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -31,7 +31,7 @@ def good() -> dict[str, Any]:
 
 @pytest.fixture
 def make() -> Callable[[dict[str, Any]], Workflow]:
-    return lambda graph: workflow_from(graph, name="w.json")
+    return lambda graph: read_workflow(json.dumps(graph).encode(), name="w.json")
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from comfyfarm.workflow.check import check, preflight, require_valid
-from comfyfarm.workflow.findings import Refused
+from comfyfarm.workflow.check import check, preflight
 from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.overrides import apply_overrides, read_overrides
 from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.report import Report
 from comfyfarm.workflow.schema import NodeSchema
@@ -247,12 +247,22 @@ def test_the_value_of_a_widget_is_cut_short(schema: NodeSchema) -> None:
     assert len(found.message) < 200
 
 
-def test_an_invalid_graph_is_refused_with_all_its_errors(
-    make: Make, schema: NodeSchema, good: dict[str, Any]
+def test_the_character_nul_in_a_file_is_named_with_node_and_input(
+    schema: NodeSchema, good: dict[str, Any]
 ) -> None:
-    require_valid(make(good), schema)
-    good["1"]["inputs"].update(width="x", height=None)
+    good["1"]["inputs"]["color"] = "a\0b"
 
-    with pytest.raises(Refused) as caught:
-        require_valid(make(good), schema)
-    assert len(caught.value.findings) == 2
+    (found,) = preflight(json.dumps(good).encode(), name="w.json", schema=schema).findings
+
+    assert (found.code, found.severity, found.node, found.field) == ("nul_character", "error", "1", "color")
+
+
+@pytest.mark.parametrize("value", ["a\0", ["a", {"b": ["\0"]}], {"__value__": ["\0"]}, {"\0": 1}])
+def test_the_character_nul_in_a_value_from_outside_is_found(
+    make: Make, schema: NodeSchema, good: dict[str, Any], value: Any
+) -> None:
+    workflow = apply_overrides(make(good), read_overrides({"1.color": value}), schema=schema)
+
+    found = [one for one in check(workflow, schema) if one.code == "nul_character"]
+
+    assert [(one.severity, one.node, one.field) for one in found] == [("error", "1", "color")]

@@ -8,7 +8,7 @@ import pytest
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.node import Link
-from comfyfarm.workflow.prefix import expected_outputs, output_nodes, saves_files, with_output_prefix
+from comfyfarm.workflow.prefix import expected_outputs, with_output_prefix
 from comfyfarm.workflow.schema import NodeSchema
 
 Make = Callable[[dict[str, Any]], Workflow]
@@ -71,18 +71,3 @@ def test_only_what_tells_the_history_is_expected(make: Make, schema: NodeSchema)
     workflow = make({str(n): {"class_type": name, "inputs": {}} for n, name in enumerate(classes)})
 
     assert expected_outputs(workflow, schema) == ("0", "4")
-    assert output_nodes(workflow, schema) == ("0", "1", "2", "3", "4")
-
-
-@pytest.mark.parametrize(
-    ("class_type", "saves"),
-    [
-        ("SaveImage", True),
-        ("SaveSVGNode", True),
-        ("PreviewImage", False),
-        ("MaskPreview", False),
-        ("KSampler", False),
-    ],
-)
-def test_previews_are_not_for_good(make: Make, schema: NodeSchema, class_type: str, saves: bool) -> None:
-    assert saves_files(make({"1": {"class_type": class_type, "inputs": {}}}), schema) is saves

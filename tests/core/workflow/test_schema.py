@@ -11,7 +11,6 @@ from comfyfarm.workflow.schema import NodeSchema
 
 
 def test_the_shipped_schema_knows_the_core(schema: NodeSchema) -> None:
-    assert len(schema.class_types) == 800
     assert schema.knows("KSampler")
     assert not schema.knows("VHS_VideoCombine")
     assert schema.outputs("CheckpointLoaderSimple") == ("MODEL", "CLIP", "VAE")

@@ -12,9 +12,10 @@ from comfyfarm.errors import WorkflowError
 from comfyfarm.workflow.findings import Refused
 from comfyfarm.workflow.strict import LIMIT_BYTES, MAX_DEPTH, strict_json
 
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=20,
 )
 
@@ -36,6 +37,8 @@ def refusal(data: bytes) -> Refused:
         (b'{"seed":' + b"9" * 5000 + b"}", "int_too_long", "5000 digits"),
         (b'{"text":"\\ud800"}', "lone_surrogate", "$.text"),
         (b'{"\\udfff":1}', "lone_surrogate", "$.?"),
+        (b'{"text":["a\\u0000b"]}', "nul_character", "$.text[0]"),
+        (b'{"a\\u0000":1}', "nul_character", "$.a\\0"),
         (b'{"a":1,}', "bad_json", "line 1, column 8"),
         (b'{"a":1 // c\n}', "bad_json", "line 1"),
         (b"", "bad_json", "line 1"),

@@ -8,7 +8,7 @@ import pytest
 
 from comfyfarm.workflow.check import preflight
 from comfyfarm.workflow.prefix import expected_outputs, with_output_prefix
-from comfyfarm.workflow.reader import workflow_from
+from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.references import find_references
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -66,7 +66,7 @@ def test_every_model_that_the_template_lists_is_found(
         if node.get("mode", 0) not in {MUTED, BYPASSED}
         for model in node.get("properties", {}).get("models", [])
     }
-    found = find_references(workflow_from(gold[template], name=template), schema)
+    found = find_references(read_workflow(json.dumps(gold[template]).encode(), name=template), schema)
 
     assert {(reference.folder, reference.path) for reference in found.references} == listed
     assert listed
@@ -89,7 +89,7 @@ def test_the_kinds_that_the_road_needs_are_among_them(
     gold: dict[str, dict[str, Any]], schema: NodeSchema
 ) -> None:
     reports = [preflight(json.dumps(g).encode(), name=n, schema=schema) for n, g in gold.items()]
-    workflows = [workflow_from(graph, name=name) for name, graph in gold.items()]
+    workflows = [read_workflow(json.dumps(graph).encode(), name=name) for name, graph in gold.items()]
     savers = {w.node(node).class_type for w in workflows for node in expected_outputs(w, schema)}
 
     assert list(gold) == TEMPLATES

@@ -6,6 +6,9 @@ from typing import Any
 from prefect.client.orchestration import PrefectClient
 from prefect.exceptions import PrefectHTTPStatusError
 
+from comfyfarm.control.state import control_status
+from comfyfarm.settings import FarmSettings
+
 _SLOWEST_WAIT_S = 2.0
 
 UNSEEN = (
@@ -14,6 +17,12 @@ UNSEEN = (
     "(without them no task runs are recorded)"
 )
 """Settings that the API hides."""
+
+
+def is_ours(api_url: str, settings: FarmSettings) -> bool:
+    """Whether the API is the control server's: that one has the right settings."""
+    control = control_status(settings.state_dir)
+    return control is not None and control.api_url == api_url.rstrip("/")
 
 
 async def warn_of_settings(client: PrefectClient) -> tuple[str, ...]:

@@ -1,0 +1,58 @@
+"""The flow as the command's child process: what it is told of, and what it hears."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from comfyfarm.cli.flow_child import run_flow
+from comfyfarm.control.state import ControlStatus
+from comfyfarm.farm.ledgers import Backends
+from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.servers import host_slug
+from comfyfarm.farm.stopping import Stop
+from comfyfarm.settings import read_settings
+from fake_server.comfy import FakeComfy
+from fake_server.serve import serve
+
+pytestmark = [pytest.mark.prefect, pytest.mark.timeout(120)]
+
+
+async def test_the_command_hears_how_many_bytes_of_the_models_have_come(
+    prefect_api: ControlStatus, tmp_path: Path, upscaling: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    graph, lock = upscaling
+    told: list[tuple[int, int]] = []
+    with serve(FakeComfy(models_dir=tmp_path / "models").app) as url:
+        request = RenderRequest(
+            workflow=graph,
+            lock=lock,
+            out=str(tmp_path / "out"),
+            servers=(url,),
+            batch="heard",
+            cache_dir=tmp_path / "cache",
+            models_dir=tmp_path / "models",
+            host=host_slug(),
+        )
+        backends = Backends(ledger_url=SecretStr(prefect_api.ledger_url), prefect_api_url=prefect_api.api_url)
+        settings = read_settings(
+            {
+                "COMFYFARM_STATE_DIR": str(tmp_path / "state"),
+                "COMFYFARM_CACHE_DIR": str(tmp_path / "cache"),
+            }
+        )
+
+        code = await run_flow(
+            request,
+            backends,
+            settings,
+            stop=Stop(),
+            verbose=True,
+            on_bytes=lambda *both: told.append(both),
+        )
+
+    assert code == 0
+    assert told[-1] == (3_000_000, 3_000_000)
+    assert (tmp_path / "models" / "upscale_models" / "sub" / "a.pth").stat().st_size == 3_000_000
+    assert len(list((tmp_path / "out").rglob("*.png"))) == 1
