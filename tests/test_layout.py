@@ -116,7 +116,7 @@ def test_help_loads_neither_prefect_nor_sqlalchemy() -> None:
 def test_every_command_of_a_document_exists(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```.*?```|`[^`]+`", text, re.DOTALL))
-    targets = set(re.findall(r"(?<![\w/-])make ([a-z]+)", code))
+    targets = set(re.findall(r"(?<![\w/-])(?<!batch )make ([a-z]+)", code))
     commands = set(re.findall(r"(?<![\w/-])comfyfarm ([a-z][a-z-]*)", code))
     known = set(main.list_commands(None))  # type: ignore[arg-type]
 
@@ -124,7 +124,7 @@ def test_every_command_of_a_document_exists(document: str) -> None:
     assert commands <= known, document
     if document == "README.md":
         assert {"demo", "check"} <= targets
-        assert {"preflight", "lock", "render", "results", "health"} <= commands
+        assert {"preflight", "lock", "render", "results", "health", "dead-letters", "batch"} <= commands
 
 
 def make_targets() -> set[str]:
