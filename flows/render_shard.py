@@ -14,7 +14,7 @@ from prefect.states import Cancelled
 from comfyfarm.addresses import mask
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import AttemptFailed, NoLane, StaleClaim, StoreError
-from comfyfarm.farm.drive import drive
+from comfyfarm.farm.drive import drive, end_lanes
 from comfyfarm.farm.servers import Server, eligible, examine_all, model_slug
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.stage import load_batch, open_shard
@@ -33,7 +33,6 @@ from flows.render_tasks import full_jitter, lane, render, sync
 
 logger = logging.getLogger("comfyfarm.flows.render_shard")
 
-_LANES_END_S = 5.0
 _INTERRUPT_S = 20.0  # Prefect kills a cancelled run after 30
 
 
@@ -91,7 +90,7 @@ async def _work(shard: Shard, servers: Sequence[Server], retries: RetryPolicy) -
     Every prompt is then interrupted, proven, and its job cancelled. When only this process is to
     stop, likewise, but its jobs are given back, and the cancellation goes on.
     """
-    lanes = [asyncio.create_task(_hold_lane(shard, server), name=server.url) for server in servers]
+    lanes = {server.url: asyncio.create_task(_hold_lane(shard, server)) for server in servers}
     try:
         async with stop_when_cancelled():
             await drive(
@@ -109,16 +108,7 @@ async def _work(shard: Shard, servers: Sequence[Server], retries: RetryPolicy) -
             raise
         return True
     finally:
-        await shard.close()
-        # One that still waits for its slot would wait for another shard's end.
-        for waiting in lanes:
-            if not shard.has_begun(waiting.get_name()):
-                waiting.cancel()
-        # A server that does not let go of a prompt must not hold us.
-        _, following = await asyncio.wait(lanes, timeout=_LANES_END_S)
-        for one in following:
-            one.cancel()
-        await asyncio.gather(*lanes, return_exceptions=True)
+        await end_lanes(shard, lanes)
     return False
 
 
@@ -136,10 +126,10 @@ async def _hold_lane(shard: Shard, server: Server) -> None:
         except Exception as exc:
             # Its module is private to Prefect, hence by name.
             if type(exc).__name__ != "ConcurrencySlotAcquisitionError":
-                logger.exception("lane of %s", server.url)
+                logger.exception("lane of %s", mask(server.url))
                 await shard.lane_lost(server.url)
                 return
-            logger.warning("no GPU slot yet for %s: %s", server.url, exc)
+            logger.warning("no GPU slot yet for %s: %s", mask(server.url), exc)
             await SystemClock().sleep(2.0)
 
 

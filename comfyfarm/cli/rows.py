@@ -39,4 +39,4 @@ def _table(rows: Sequence[ResultRow]) -> None:
             "\n".join(f"{file.path} {file.sha256[:8]}" for file in row.files),
             row.reason,
         )
-    Console(width=None if Console().is_terminal else 160).print(table)
+    Console(width=None if Console().is_terminal else 160, markup=False).print(table)

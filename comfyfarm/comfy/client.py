@@ -22,6 +22,7 @@ from comfyfarm.comfy.wire import (
     PromptState,
     SubmitAnswer,
     SystemStats,
+    finite,
     read_history,
 )
 from comfyfarm.errors import ProtocolError, ServerUnreachable
@@ -76,12 +77,12 @@ class ComfyClient:
         response = await self._send("POST", "/prompt", json=body, timeout=timeout_s)
         raw = _lenient(response.content)
         answer = raw if isinstance(raw, dict) else {}
-        number = answer.get("number")
+        number = finite(answer.get("number"))
         error, node_errors = answer.get("error"), answer.get("node_errors")
         return SubmitAnswer(
             status=response.status_code,
             prompt_id=answer.get("prompt_id") if isinstance(answer.get("prompt_id"), str) else None,
-            number=number if isinstance(number, int | float) else None,
+            number=number,
             error=error if isinstance(error, dict) else None,
             node_errors=node_errors if isinstance(node_errors, dict) else {},
             text=response.text[:_BODY_LIMIT],
@@ -105,7 +106,7 @@ class ComfyClient:
             # One broken entry makes this route answer 500 for all: the two old ones still work.
             return await self._state_of_old_server(prompt_id)
         try:
-            return PromptState(phase=Phase(str(raw.get("status"))), number=raw.get("priority"))
+            return PromptState(phase=Phase(str(raw.get("status"))), number=finite(raw.get("priority")))
         except ValueError as exc:
             raise ProtocolError(self.shown_url, f"job status {raw.get('status')!r}") from exc
 
@@ -218,7 +219,7 @@ class ComfyClient:
         try:
             return await self._http.request(method, path, **options)
         except httpx.HTTPError as exc:
-            is_refused = isinstance(exc, httpx.ConnectError)
+            is_refused = _was_refused(exc)
             raise ServerUnreachable(self.shown_url, f"{method} {path}: {_said(exc)}", is_refused) from exc
         except httpx.InvalidURL as exc:
             raise ServerUnreachable(self.shown_url, "not an address of a server") from exc
@@ -239,6 +240,16 @@ def _other_answer(shown_url: str, response: httpx.Response) -> ProtocolError:
     return ProtocolError(shown_url, f"{said} {text!r}" if text else said, response.status_code)
 
 
+def _was_refused(exc: BaseException) -> bool:
+    """Whether nothing listens there; a name that is not found, or no route, may be a matter of a moment."""
+    seen: BaseException | None = exc
+    while seen is not None:
+        if isinstance(seen, ConnectionRefusedError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
 @cache
 def _certificates() -> ssl.SSLContext:
     """Reading the certificates takes tens of milliseconds: once is enough."""
@@ -255,9 +266,9 @@ def _lenient(body: bytes) -> Any:
 
 def _queued(entries: Any) -> tuple[tuple[float, str], ...]:
     return tuple(
-        (float(entry[0]), str(entry[1]))
+        (number, str(entry[1]))
         for entry in (entries if isinstance(entries, list) else ())
-        if isinstance(entry, list) and len(entry) > 1 and isinstance(entry[0], int | float)
+        if isinstance(entry, list) and len(entry) > 1 and (number := finite(entry[0])) is not None
     )
 
 

@@ -89,7 +89,7 @@ class Session:
         return self.client.url
 
     async def __aenter__(self) -> Self:
-        self._reader = asyncio.create_task(self._read(), name=f"socket {self.url}")
+        self._reader = asyncio.create_task(self._read(), name=f"socket {self.client.shown_url}")
         return self
 
     async def __aexit__(

@@ -136,7 +136,7 @@ class HistoryEntry(BaseModel):
     @property
     def seconds(self) -> float | None:
         """From the first message to the last, by the server's own clock."""
-        stamps = [data["timestamp"] for _, data in self.messages if _number(data.get("timestamp"))]
+        stamps = [data["timestamp"] for _, data in self.messages if finite(data.get("timestamp"))]
         return (max(stamps) - min(stamps)) / 1000 if stamps else None
 
     def files(self) -> tuple[OutputEntry, ...]:
@@ -223,7 +223,7 @@ def read_history(raw: Any) -> HistoryEntry:
     status = status if isinstance(status, dict) else {}
     outputs = entry.get("outputs")
     return HistoryEntry(
-        number=_number(prompt[0]) if isinstance(prompt, list) and prompt else None,
+        number=finite(prompt[0]) if isinstance(prompt, list) and prompt else None,
         outputs=outputs if isinstance(outputs, dict) else {},
         status_str=status.get("status_str") if isinstance(status.get("status_str"), str) else None,
         messages=tuple(_pairs(status.get("messages"))),
@@ -236,7 +236,7 @@ def _pairs(messages: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield str(item[0]), item[1]
 
 
-def _number(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
     """A JSON number that fits a float; None for all else, NaN included."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_HUGE < value < _HUGE:
         return None

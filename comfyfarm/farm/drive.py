@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock
 from comfyfarm.errors import FarmError
 from comfyfarm.farm.shard import Shard
@@ -17,6 +18,7 @@ RunJob = Callable[[TakenJob], Awaitable[None]]
 
 _LOOK_S = 1.0  # how often to look for jobs that other processes give back
 _STOPPING_S = 0.1
+_LANES_END_S = 3.0
 
 
 async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | None = None) -> bool:
@@ -43,6 +45,23 @@ async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | Non
     if stop.is_asked:
         await shard.interrupt(cancelled=False)
     return not stop.is_asked
+
+
+async def end_lanes(
+    shard: Shard, lanes: Mapping[str, "asyncio.Task[None]"], *, within_s: float = _LANES_END_S
+) -> None:
+    """Have the lanes end, by their servers' addresses. One whose server will not let go holds nobody."""
+    await shard.close()
+    for url, lane in lanes.items():
+        if not shard.has_begun(url):  # it waits for its GPU slot: until another shard ends
+            lane.cancel()
+    _, left = await asyncio.wait(lanes.values(), timeout=within_s)
+    for lane in left:
+        lane.cancel()
+    ends = await asyncio.gather(*lanes.values(), return_exceptions=True)
+    for url, ended in zip(lanes, ends, strict=True):
+        if isinstance(ended, Exception):
+            logger.error("the lane of %s broke", mask(url), exc_info=ended)
 
 
 async def _drive(shard: Shard, run_job: RunJob, clock: Clock, stop: Stop) -> None:

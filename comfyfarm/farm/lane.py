@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.supervision import Supervisor
-from comfyfarm.errors import ServerError
+from comfyfarm.errors import NoLane, ServerError
 from comfyfarm.ids import JobId
 from comfyfarm.pool.handout import Handout
 from comfyfarm.run.executed import Executed
@@ -74,7 +74,8 @@ class Lane:
         try:
             executed = await errand.attempt(self._session)
         except asyncio.CancelledError:
-            errand.result.cancel()
+            if not errand.result.done():
+                errand.result.set_exception(NoLane(f"the lane of {self._session.client.shown_url} has ended"))
             raise
         except Exception as exc:  # noqa: BLE001 - handed to whoever waits for the job
             if not errand.result.done():
@@ -100,13 +101,14 @@ class Lane:
         shown = self._session.client.shown_url
         self._session.condemn(f"given up, since the server is to be restarted: {why}")
         await self._handout.shut_lane(self.url)
-        logger.error("%s is of no use until it is restarted: %s", shown, why)
-        if await self._supervisor.restart(self.url, why):
-            self._session.absolve()
-            await self._handout.open_lane(self.url)
-            return
-        logger.error("%s is quarantined: nobody here can restart it", shown)
-        await self._end()
+        async with self._healing:
+            logger.error("%s is of no use until it is restarted: %s", shown, why)
+            if await self._supervisor.restart(self.url, why):
+                self._session.absolve()
+                await self._handout.open_lane(self.url)
+                return
+            logger.error("%s is quarantined: nobody here can restart it", shown)
+            await self._end()
 
     async def _heal(self) -> None:
         """Take nothing more until the server answers again; end the lane when it does not."""
@@ -118,6 +120,8 @@ class Lane:
             end = self._clock.monotonic() + _GIVE_UP_S
             while self._clock.monotonic() < end:
                 await self._clock.sleep(_PROBE_S)
+                if self._session.condemned:
+                    return  # whoever condemned it waits to have it restarted
                 if await self._answers():
                     await self._handout.open_lane(self.url)
                     return

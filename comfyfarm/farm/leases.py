@@ -61,12 +61,19 @@ class Leases:
     async def _renew(self) -> None:
         while True:
             await self._clock.sleep(RENEW_S)
-            try:
-                if await self._ledger.renew_servers(self._owner) < len(self._servers):
-                    await self._register()  # we were silent for so long that others swept us away
-                lost = await self._ledger.renew(list(self._claims()))
-            except FarmError as exc:
-                logger.warning("leases could not be renewed: %s", exc)
-                continue
-            for job_id in lost:
-                self._on_lost(job_id)
+            # The claims first: what they keep is worth more.
+            for renew in (self._renew_claims, self._renew_servers):
+                try:
+                    await renew()
+                except FarmError as exc:
+                    logger.warning("leases could not be renewed: %s", exc)
+                except Exception:
+                    logger.exception("leases could not be renewed")
+
+    async def _renew_claims(self) -> None:
+        for job_id in await self._ledger.renew(list(self._claims())):
+            self._on_lost(job_id)
+
+    async def _renew_servers(self) -> None:
+        if await self._ledger.renew_servers(self._owner) < len(self._servers):
+            await self._register()  # silent for so long that others swept them away

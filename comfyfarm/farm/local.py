@@ -7,10 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import NoLane, StaleClaim, StoreError
-from comfyfarm.farm.drive import drive
+from comfyfarm.farm.drive import drive, end_lanes
 from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import eligible, examine_all, suited
@@ -23,8 +22,6 @@ from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s, jittered_
 
 logger = logging.getLogger(__name__)
 
-_LANES_END_S = 2.0
-
 
 def no_bar(_total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
     """Shows nothing."""
@@ -33,7 +30,7 @@ def no_bar(_total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
 
 async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> None:
     """Work through the shard's batch, every lane at once. Cancelling it interrupts its prompts."""
-    lanes = [asyncio.create_task(shard.lane(url), name=f"lane {url}") for url in shard.servers]
+    lanes = {url: asyncio.create_task(shard.lane(url)) for url in shard.servers}
     try:
         await drive(
             shard,
@@ -45,16 +42,7 @@ async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> N
         await shard.interrupt(cancelled=False)
         raise
     finally:
-        await shard.close()
-        # A server that does not let go of a prompt must not hold us.
-        _, following = await asyncio.wait(lanes, timeout=_LANES_END_S)
-        for lane in following:
-            lane.cancel()
-        for url, ended in zip(
-            shard.servers, await asyncio.gather(*lanes, return_exceptions=True), strict=True
-        ):
-            if isinstance(ended, Exception):
-                logger.error("the lane of %s broke", mask(url), exc_info=ended)
+        await end_lanes(shard, lanes)
 
 
 async def render_here(

@@ -1,5 +1,6 @@
 """Thumbnails of a batch's outputs, kept on this host so that a run that goes on shows all of them."""
 
+import logging
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 from comfyfarm.ledger.records import JobRecord
 from comfyfarm.outputs.contact_sheet import thumbnail
 from comfyfarm.outputs.names import SpooledFile
+
+logger = logging.getLogger(__name__)
 
 _KEPT = 200  # more than a contact sheet shows
 
@@ -19,10 +22,13 @@ class Pictures:
 
     def keep(self, job: JobRecord, files: Sequence[SpooledFile]) -> None:
         """Make a thumbnail of the job's first picture, if the sheet has room for it."""
-        picture = thumbnail(files) if job.position < _KEPT else None
-        if picture is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / f"{job.position:06}-{job.id[:8]}.jpg").write_bytes(picture)
+        try:
+            picture = thumbnail(files) if job.position < _KEPT else None
+            if picture is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                (self._folder / f"{job.position:06}-{job.id[:8]}.jpg").write_bytes(picture)
+        except Exception as exc:  # noqa: BLE001 - an odd picture or a full disk: the job is done all the same
+            logger.warning("no thumbnail of job %s: %s", job.id, exc)
 
     def load(self) -> tuple[tuple[str, bytes], ...]:
         """Label and JPEG of each, in the order of the batch."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.session import Session
-from comfyfarm.errors import ServerError, SpoolError
+from comfyfarm.errors import NoLane, ServerError, SpoolError
 from comfyfarm.farm.ending import end_prompt
 from comfyfarm.farm.lane import Errand
 from comfyfarm.farm.recorder import Recorder, give_up
@@ -78,6 +78,7 @@ class Rendering:
                 message=outcome.message,
                 evidence=outcome.evidence,
             )
+            job.attempt_ended(may_run=executed.may_run)
         logger.info("job %s on %s: %s %s", job.id, session.client.shown_url, outcome.verdict, outcome.message)
         now = Tried(server_url=session.url, outcome=outcome, may_run=executed.may_run)
         step = next_step([*tried, now], self._request.retries)
@@ -93,14 +94,15 @@ class Rendering:
     async def _execute(
         self, job: TakenJob, left: AttemptRecord | None, tried: Sequence[Tried]
     ) -> tuple[Session, Executed]:
-        job.recorder = None
+        job.recorder, job.has_outcome = None, False
 
         async def attempt(session: Session) -> Executed:
             return await self._attempt(job, left, session)
 
         errand = job.errand = Errand(job_id=job.id, attempt=attempt)
         pinned, avoid = self._place(job, left, tried)
-        await self._handout.put(errand, pinned=pinned, avoid=avoid)
+        if not await self._handout.put(errand, pinned=pinned, avoid=avoid):
+            raise NoLane("no server of this shard is left")
         try:
             return await errand.result
         except asyncio.CancelledError:

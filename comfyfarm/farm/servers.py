@@ -21,6 +21,7 @@ from comfyfarm.errors import (
     NamesMissing,
     ProtocolError,
     ServerError,
+    ServerUnreachable,
     UsageError,
     WorkflowError,
 )
@@ -32,6 +33,8 @@ from comfyfarm.workflow.schema import NodeSchema
 logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = (0.1, 0.4, 0.5)
+_EXAMINE_AGAIN_S = 0.5
+_TROUBLED_S = 3.0
 
 
 class Health(BaseModel):
@@ -189,10 +192,16 @@ async def examine_all(urls: Sequence[str], host: str | None = None) -> tuple[Ser
 
 
 async def _examined(url: str, host: str | None) -> Server | ServerError:
-    try:
-        return await examine(url, host)
-    except ServerError as exc:
-        return exc
+    """A server that is left out is so for the whole batch: one in trouble is asked again for a moment."""
+    end = SystemClock().monotonic() + _TROUBLED_S
+    while True:
+        try:
+            return await examine(url, host)
+        except ServerError as exc:
+            is_gone = isinstance(exc, ServerUnreachable) and exc.is_refused
+            if is_gone or not _may_pass(exc) or SystemClock().monotonic() > end:
+                return exc
+        await SystemClock().sleep(_EXAMINE_AGAIN_S)
 
 
 def no_server(faults: Sequence[ServerError]) -> FarmError:

@@ -30,7 +30,7 @@ from comfyfarm.farm.work import Batchwork
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import is_gone
-from comfyfarm.ledger.records import UNFINISHED, JobRecord
+from comfyfarm.ledger.records import UNFINISHED, JobRecord, Status
 from comfyfarm.outputs.collect import Spool
 from comfyfarm.outputs.names import SpooledFile
 from comfyfarm.outputs.store import OutputStore
@@ -41,6 +41,7 @@ from comfyfarm.run.retry import Collect, Dead, NextStep
 logger = logging.getLogger(__name__)
 
 _REFILL = 2.5  # jobs open for each lane
+_END_S = 15.0  # of one job, when the shard is interrupted
 _ON_ITS_WAY_S = 2.0  # a submission is answered in milliseconds
 
 
@@ -88,19 +89,26 @@ class Shard:
         self._first_lane = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        await self._entered.enter_async_context(self._leases)
-        self._entered.push_async_callback(self._rendering.close)
-        await self._ledger.announce_shard(self._work.batch, self._request.host, self._owner, shard_id=self.id)
+        async with AsyncExitStack() as stack:
+            await self._ledger.announce_shard(
+                self._work.batch, self._request.host, self._owner, shard_id=self.id
+            )
+            stack.push_async_callback(self._ledger.end_shard, self.id)
+            stack.push_async_callback(self._give_parked_back)
+            stack.push_async_callback(self._rendering.close)
+            await stack.enter_async_context(self._leases)
+            self._entered = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._entered.aclose()
+
+    async def _give_parked_back(self) -> None:
         for job in self._jobs.values():
             if job.is_parked:
                 await self._ledger.give_back(job.claim)
-        await self._ledger.end_shard(self.id)
 
     # --- jobs ----------------------------------------------------------------------------------
 
@@ -138,7 +146,7 @@ class Shard:
         return sum(counts.get(status, 0) for status in UNFINISHED) == parked
 
     def _lost(self, job_id: JobId) -> None:
-        """Another owner has the job: its attempt stops, and its result is thrown away."""
+        """Another owner has the job, and perhaps follows its very prompt: nobody here waits for it."""
         job = self._jobs.pop(job_id, None)
         if job is not None and job.errand is not None and not job.errand.result.done():
             job.errand.result.set_exception(StaleClaim(f"job {job_id} has another owner now"))
@@ -211,7 +219,7 @@ class Shard:
             StaleClaim: another owner has the job now.
             NoLane: no server is left.
         """
-        if job.record.status == "rendered" and self._spooled(job.record):
+        if self._is_rendered(job):
             return Collect()
         try:
             return await self._rendering.render(job)
@@ -226,6 +234,12 @@ class Shard:
             StaleClaim: another owner has the job now.
         """
         job.is_under_way = True
+        try:
+            await self._sync(job)
+        finally:
+            job.is_under_way = False
+
+    async def _sync(self, job: TakenJob) -> None:
         files = self._files(job.record)
         attempts = (job.made_by,) if job.made_by is not None else await self._ledger.attempts(job.id)
         provenance = self._work.provenance(job.record, attempts)
@@ -243,9 +257,12 @@ class Shard:
             for one in record.files
         )
 
-    def _spooled(self, record: JobRecord) -> bool:
-        files = self._files(record)
-        return all(one.local.is_file() and one.local.stat().st_size == one.size for one in files)
+    def _is_rendered(self, job: TakenJob) -> bool:
+        """Whether its files are kept here: those of a host that died must be made again."""
+        files = self._files(job.record)
+        return job.record.status == Status.RENDERED and all(
+            one.local.is_file() and one.local.stat().st_size == one.size for one in files
+        )
 
     # --- ends ----------------------------------------------------------------------------------
 
@@ -266,40 +283,55 @@ class Shard:
         It stays ours until this shard ends: given back at once, we would take it again at once.
         """
         job.is_parked = True
-        if job.record.status == "rendered":
-            await self._ledger.note_upload_failure(job.claim, note)
+        if self._is_rendered(job):
+            try:
+                await self._ledger.note_upload_failure(job.claim, note)
+            except StaleClaim as exc:
+                logger.warning("%s", exc)
+                self._forget(job)
 
     async def interrupt(self, *, cancelled: bool) -> None:
         """End every prompt of ours on every server, proven; then the jobs are cancelled, or given back.
 
-        Idempotent, and bounded by the deadline of a cancel: it runs while the flow is being ended.
+        Idempotent, and bounded: it runs while the flow is being ended.
+
+        Raises:
+            FarmError: of the ledger; every prompt had its chance before.
         """
         jobs = tuple(self._jobs.values())
-        await asyncio.gather(*(self._interrupt(job, cancelled=cancelled) for job in jobs))
+        ends = await asyncio.gather(
+            *(self._interrupt(job, cancelled=cancelled) for job in jobs), return_exceptions=True
+        )
+        for failed in ends:
+            if isinstance(failed, BaseException):
+                raise failed
         if cancelled:
             # Whatever is still claimed by this process belongs to nobody in it.
             await self._ledger.cancel_batch(self._work.batch, "cancelled", dead_owners=[self._owner])
 
     async def _interrupt(self, job: TakenJob, *, cancelled: bool) -> None:
         try:
-            if job.record.status == "rendered":
-                await self.sync(job)  # what is rendered is not thrown away
-                return
-            await self._end_prompt(job)
+            async with asyncio.timeout(_END_S):
+                if self._is_rendered(job):
+                    await self.sync(job)  # what is rendered is not thrown away
+                    return
+                await self._end_prompt(job)
             if cancelled:
                 await self._ledger.cancel(job.claim, "cancelled")
-            else:
-                await self._ledger.give_back(job.claim)
+                self._forget(job)
+                return
         except FarmError as exc:
-            logger.warning("job %s: %s", job.id, exc)
-            await self._ledger.give_back(job.claim)
+            logger.warning("job %s is not ended in order: %s", job.id, exc)
+        except TimeoutError:
+            logger.warning("job %s is not ended in order: it took more than %g s", job.id, _END_S)
+        await self._ledger.give_back(job.claim)
         self._forget(job)
 
     async def _end_prompt(self, job: TakenJob) -> None:
         if job.recorder is None:
             return
         await job.recorder.stop(within_s=_ON_ITS_WAY_S)
-        if job.attempt is not None:
+        if job.attempt is not None and not job.has_outcome:
             limit_s = min(INTERRUPT_S, self._request.deadlines.cancel_s)
             let_go = await end_prompt(
                 self._ledger,

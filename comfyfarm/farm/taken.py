@@ -18,6 +18,8 @@ class TakenJob:
         """What the last attempt in this process ended in: where the next one should go."""
         self.made_by: AttemptRecord | None = None
         """The attempt of this process that made its files."""
+        self.has_outcome = False
+        """Whether the attempt has one, which an interrupt must not write over."""
         self.is_under_way = False
         """A server has its prompt, or its outputs are on their way: worth a grace time."""
         self.is_parked = False
@@ -27,6 +29,12 @@ class TakenJob:
     def id(self) -> JobId:
         """The job's id."""
         return self.record.id
+
+    def attempt_ended(self, *, may_run: bool) -> None:
+        """Its outcome is written down. Only a prompt that may still run is there to be ended."""
+        self.has_outcome = True
+        if not may_run:
+            self.recorder = None
 
     @property
     def attempt(self) -> AttemptRecord | None:

@@ -23,6 +23,7 @@ from comfyfarm.ledger.jobs import owners_of, with_files
 from comfyfarm.ledger.records import Claim, JobRecord, Status, Turn
 from comfyfarm.ledger.schema import db_now, jobs
 
+_RENEWED_AT_ONCE = 5000  # claims; a statement may have some 32,000 parameters
 LEASE_S = 60.0
 """How long a claim lives without being renewed, in seconds of the database's clock."""
 
@@ -79,23 +80,19 @@ class Claims(Database):
         return taken[0] if taken else None
 
     async def renew(self, claims: Sequence[Claim]) -> frozenset[JobId]:
-        """Lengthen the leases of all claims in one statement.
+        """Lengthen the leases of all claims, thousands of them in one statement.
 
         Returns:
-            The jobs whose claims are lost: their attempts must stop.
+            The jobs whose claims are lost: nobody need wait for their attempts.
         """
         if not claims:
             return frozenset()
-        mine = [(claim.job_id, claim.token, claim.owner) for claim in claims]
-        statement = (
-            update(jobs)
-            .where(tuple_(jobs.c.id, jobs.c.token, jobs.c.owner).in_(mine))
-            .values(lease_until=db_now() + LEASE_S)
-            .returning(jobs.c.id)
-        )
 
         def work(connection: Connection) -> frozenset[JobId]:
-            kept = set((connection.scalars(statement)).all())
+            kept: set[str] = set()
+            for start in range(0, len(claims), _RENEWED_AT_ONCE):
+                some = claims[start : start + _RENEWED_AT_ONCE]
+                kept.update(connection.scalars(_renewing(some)).all())
             return frozenset(claim.job_id for claim in claims if claim.job_id not in kept)
 
         return await self._write(work)
@@ -107,6 +104,16 @@ class Claims(Database):
             connection.execute(_GIVE_BACK, held_by(claim))
 
         await self._write(work)
+
+
+def _renewing(claims: Sequence[Claim]) -> Any:
+    mine = [(claim.job_id, claim.token, claim.owner) for claim in claims]
+    return (
+        update(jobs)
+        .where(tuple_(jobs.c.id, jobs.c.token, jobs.c.owner).in_(mine))
+        .values(lease_until=db_now() + LEASE_S)
+        .returning(jobs.c.id)
+    )
 
 
 def _gone(

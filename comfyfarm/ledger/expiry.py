@@ -12,7 +12,7 @@ from comfyfarm.ledger.held import OVER, is_free
 from comfyfarm.ledger.records import Status, Turn
 from comfyfarm.ledger.schema import db_now, jobs
 
-REASON_CLASS = "deadline"
+REASON_CLASS = "too late"
 
 
 class Expiry(Database):

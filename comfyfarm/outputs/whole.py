@@ -3,7 +3,9 @@
 from pathlib import Path
 
 _PNG, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
+_TAIL_BYTES = 4096  # something may follow the end
 _RIFF_HEAD_BYTES = 8
+_UNKNOWN_SIZES = {0, 0xFFFFFFFF}  # written by whoever could not go back to say it
 
 
 def is_whole(file: Path) -> bool:
@@ -15,8 +17,9 @@ def is_whole(file: Path) -> bool:
     with file.open("rb") as stream:
         head = stream.read(_RIFF_HEAD_BYTES)
         if head == _PNG:
-            stream.seek(-min(size, len(_PNG_END)), 2)
-            return stream.read() == _PNG_END
-        if head[:4] == b"RIFF":
-            return size >= int.from_bytes(head[4:], "little") + _RIFF_HEAD_BYTES
+            stream.seek(-min(size, _TAIL_BYTES), 2)
+            return _PNG_END in stream.read()
+        said = int.from_bytes(head[4:], "little")
+        if head[:4] == b"RIFF" and said not in _UNKNOWN_SIZES:
+            return size >= said + _RIFF_HEAD_BYTES
     return True

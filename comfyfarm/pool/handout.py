@@ -33,13 +33,19 @@ class Handout(Generic[Item]):
 
     async def put(
         self, item: Item, *, pinned: str | None = None, avoid: frozenset[str] = frozenset()
-    ) -> None:
-        """Add a job behind those that wait. A pin to a server whose lane will never come is no pin."""
+    ) -> bool:
+        """Add a job behind those that wait; False when it is closed, and nobody will ever take it.
+
+        A pin to a server whose lane will never come is no pin.
+        """
         will_come = pinned in self._lanes or (pinned in self._expected and pinned not in self._left)
         job = WaitingJob(pinned=pinned if will_come else None, avoid=avoid)
         async with self._changed:
+            if self._closed:
+                return False
             self._jobs.append((job, item))
             self._changed.notify_all()
+            return True
 
     async def withdraw(self, item: Item) -> bool:
         """Take a job back out; False when a lane has it already."""

@@ -108,7 +108,12 @@ class Attempt:
         for pause_s in (0.5, 0.0):
             state = await self._state()
             if state.phase.is_live or self._is_ours(state):
-                logger.info("job %s is known to %s: %s", self._task.job_id, self._session.url, state.phase)
+                logger.info(
+                    "job %s is known to %s: %s",
+                    self._task.job_id,
+                    self._session.client.shown_url,
+                    state.phase,
+                )
                 return state.number if state.number is not None else -1.0
             if self._task.number is not None:
                 return None

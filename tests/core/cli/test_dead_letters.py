@@ -129,6 +129,6 @@ def test_a_job_whose_deadline_is_over_is_named_with_what_to_do(
     (tmp_path / "jobs.jsonl").write_text(json.dumps({**line, "deadline": "2999-01-01T00:00:00+01:00"}))
     (done,) = rows(command(*call))
 
-    assert (late["status"], late["reason"]) == ("dead", "deadline: not begun by 2001-09-09 01:46:40+00:00")
+    assert (late["status"], late["reason"]) == ("dead", "too late: not begun by 2001-09-09 01:46:40+00:00")
     assert "its deadline is over" in requeued.stderr
     assert (done["id"], done["status"]) == (late["id"], "succeeded")

@@ -1,5 +1,6 @@
 """Every fault of the fake server against the whole road: one job, two servers, one set of outputs."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.run.deadlines import Deadlines
+from comfyfarm.run.retry import RetryPolicy
 from fake_server.comfy.script import Script
 
 Serving = Callable[..., Any]
@@ -90,3 +92,16 @@ async def test_one_fault_costs_at_most_one_execution(
     assert len(project.files()) == 2
     told = json.loads((project.out / job / "provenance.json").read_text())
     assert row.files[0].sha256 in json.dumps(told)
+
+
+@pytest.mark.parametrize("fault", ["hang+deaf", "worker-dead"])
+async def test_with_its_only_server_lost_a_run_ends_and_the_job_can_go_on(
+    project: Any, serving: Serving, fault: str
+) -> None:
+    served = serving(prompt_seconds=0.1)
+    served.fake.script(fault)
+    request = project.request(project.jobs(2), deadlines=HASTY, retries=RetryPolicy(base_s=2.0))
+    async with asyncio.timeout(30):
+        rows = await project.render(request)
+
+    assert {row.status for row in rows} == {"pending"}

@@ -29,6 +29,7 @@ from comfyfarm.farm.servers import (
 from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.references import Reference, find_references
 from comfyfarm.workflow.schema import NodeSchema
+from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
 
 Serving = Callable[..., Any]
@@ -192,6 +193,15 @@ async def test_another_program_at_the_address_is_wrong_usage_and_its_answer_is_t
     assert url in told
     assert f"answered {status} {text!r}" in told
     assert "did not answer" not in told
+
+
+async def test_a_server_in_trouble_for_a_moment_is_not_left_out() -> None:
+    fake = FakeComfy(script={"now": ["503:1"]})
+    with serve(fake.app) as url:
+        (found,) = await examine_all([url])
+    fake.clean_up()
+
+    assert found.url == url
 
 
 async def test_nothing_at_the_address_may_be_there_later() -> None:

@@ -226,3 +226,19 @@ async def test_a_host_that_cannot_keep_files_blames_no_job_and_renders_nothing_t
     assert before.status == "pending"
     assert after.status == "succeeded"
     assert set(project.prompts().values()) == {1}
+
+
+async def test_an_interrupt_leaves_the_outcome_of_a_job_that_waits_for_its_retry(
+    project: Any, serving: Serving
+) -> None:
+    served = serving(script="oom")
+    async with shard_of(project, 1, [served.url]) as (shard, ledger), lanes(shard):
+        job = await taken(shard)
+        assert isinstance(await shard.render(job), Retry)
+        await shard.interrupt(cancelled=False)
+
+        (tried,) = await ledger.attempts(job.id)
+        record = await ledger.job(job.id)
+    assert (tried.verdict, tried.reason) == ("transient", "oom")
+    assert "OutOfMemoryError" in tried.evidence
+    assert (record.status, record.owner, record.attempts) == ("pending", None, 1)
