@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
 
-.PHONY: check quick demo fmt bench ui lint types imports deps test wheel lock setup
+.PHONY: check quick chaos demo fmt bench ui lint types imports deps test wheel lock setup
 
 check: lint types imports deps test wheel   ## what CI runs, cheapest first
 
@@ -38,7 +38,7 @@ deps: setup
 	$(BIN)/deptry .
 
 test: setup   ## every test; starts the services it needs
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
 
 quick: setup   ## every test that needs no Prefect API
 	$(BIN)/pytest -m "not prefect" tests
@@ -51,6 +51,9 @@ demo: setup   ## UI=1 keeps the dashboard up; COMFYUI_DIR=… renders on a real 
 
 ui: setup   ## drives the dashboard in a headless Chromium, where one is installed
 	$(PY) -m infra.ui_check
+
+chaos: setup   ## a batch while something breaks every second; CHAOS='--seed 7 --keep' repeats one
+	$(PY) -m infra.chaos $(CHAOS)
 
 bench: setup   ## every measured claim
 	$(PY) -m benchmarks

@@ -1,6 +1,7 @@
 """A folder as a place: files appear in it whole and durable, under their names, or not at all."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from comfyfarm.cache.place import ObjectPlace, PutFile
+from comfyfarm.cache.place import Guard, ObjectPlace, PutFile
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary
 from comfyfarm.errors import StoreError
 
@@ -54,12 +55,27 @@ class FolderPlace(ObjectPlace):
         put = PutFile(name=name, file=file, sha256=sha256, size=size)
         return await self._try(lambda _name: self._copy(put, mode, on_bytes), name)
 
-    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+    async def remove(self, names: Sequence[str], *, guard: Guard) -> None:
+        """Remove files, and folders that are empty then."""
+
+        def work() -> None:
+            for name in names:
+                guard()
+                with self._errors(name):
+                    self.path(name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    for folder in list(self.path(name).parents)[: name.count("/")]:
+                        folder.rmdir()
+
+        await asyncio.to_thread(work)
+
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes], *, guard: Guard) -> None:
         """Write files and then a small one, all in one thread: most are small."""
 
         def work() -> None:
             failed: StoreError | None = None
             for put in files:
+                guard()
                 try:
                     with self._errors(put.name):
                         self._copy(put, "overwrite", None)
@@ -67,6 +83,7 @@ class FolderPlace(ObjectPlace):
                     failed = failed or exc
             if failed is not None:
                 raise failed
+            guard()
             with self._errors(last[0]):
                 self._write(*last)
 

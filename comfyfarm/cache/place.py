@@ -9,6 +9,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
+Guard = Callable[[], None]
+"""Called before each step, from any thread; what it raises ends the whole."""
 DEFAULT_REGION = "us-east-1"
 FILES_AT_ONCE = 8
 
@@ -100,7 +102,11 @@ class ObjectPlace(ABC):
         hash. Returns whether bytes were written. `on_bytes` is told of bytes as they go, from any thread.
         """
 
-    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+    @abstractmethod
+    async def remove(self, names: Sequence[str], *, guard: Guard) -> None:
+        """Remove files. One that is not there is as good as removed."""
+
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes], *, guard: Guard) -> None:
         """Write files, replacing what is there, and then a small one: where that lies, all are there.
 
         All get their chance before the first failure is raised: what is stored need not be sent again.
@@ -109,9 +115,11 @@ class ObjectPlace(ABC):
 
         async def one(put: PutFile) -> None:
             async with slots:
+                guard()
                 await self.put_file(put.name, put.file, sha256=put.sha256, size=put.size, mode="overwrite")
 
         for result in await asyncio.gather(*map(one, files), return_exceptions=True):
             if result is not None:
                 raise result
+        guard()
         await self.put_bytes(*last)

@@ -5,10 +5,11 @@ hold whole addresses, signatures included, so they never leave this module.
 """
 
 import base64
+import contextlib
 import logging
 import mimetypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -22,7 +23,7 @@ from obstore.store import HTTPStore, S3Store
 from comfyfarm.addresses import mask
 from comfyfarm.cache.counted import counted
 from comfyfarm.cache.faults import describe
-from comfyfarm.cache.place import ObjectPlace, S3Access, read_s3_access, s3_endpoint, s3_region
+from comfyfarm.cache.place import Guard, ObjectPlace, S3Access, read_s3_access, s3_endpoint, s3_region
 from comfyfarm.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +96,14 @@ class RemotePlace(ObjectPlace):
         self._check_writable()
         with self.errors(name):
             await self.writer().put_async(self.key(name), data, attributes=_attributes(name))
+
+    async def remove(self, names: Sequence[str], *, guard: Guard) -> None:
+        """Remove objects."""
+        self._check_writable()
+        for name in names:
+            guard()
+            with self.errors(name), contextlib.suppress(FileNotFoundError):
+                await self.writer().delete_async(self.key(name))
 
     async def put_file(
         self,

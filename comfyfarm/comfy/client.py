@@ -101,7 +101,7 @@ class ComfyClient:
         if response.status_code == 404 and not isinstance(raw, dict):
             return await self._state_of_old_server(prompt_id)
         if response.status_code == 404:
-            return PromptState(phase=Phase.UNKNOWN)
+            return await self._state_in_history(prompt_id)
         if response.status_code != 200 or not isinstance(raw, dict):
             # One broken entry makes this route answer 500 for all: the two old ones still work.
             return await self._state_of_old_server(prompt_id)
@@ -115,10 +115,14 @@ class ComfyClient:
             for number, queued_id in entries:
                 if queued_id == prompt_id:
                     return PromptState(phase=phase, number=number)
+        return await self._state_in_history(prompt_id)
+
+    async def _state_in_history(self, prompt_id: JobId) -> PromptState:
+        """An entry without a status is unknown to the newer route, and may well be a success."""
         entry = await self.history(prompt_id)
         if entry is None:
             return PromptState(phase=Phase.UNKNOWN)
-        phase = Phase.COMPLETED if entry.succeeded else Phase.FAILED
+        phase = Phase.COMPLETED if entry.succeeded or not entry.has_status else Phase.FAILED
         return PromptState(phase=phase, number=entry.number)
 
     async def queue(self) -> dict[Phase, tuple[tuple[float, str], ...]]:

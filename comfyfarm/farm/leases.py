@@ -16,6 +16,8 @@ from comfyfarm.ledger.records import Claim, ServerRecord
 logger = logging.getLogger(__name__)
 
 RENEW_S = LEASE_S / 3
+SURE_S = LEASE_S * 3 / 4
+"""For so long after a claim was asked for is it surely ours; what was begun then has the rest to end."""
 
 
 class Leases:
@@ -28,13 +30,18 @@ class Leases:
         servers: Sequence[ServerRecord],
         *,
         claims: Callable[[], Iterable[Claim]],
+        on_kept: Callable[[JobId, float], None],
         on_lost: Callable[[JobId], None],
         clock: Clock,
     ) -> None:
-        """`claims`: those of the moment. `on_lost` is told of each job that another owner has now."""
+        """`claims`: those of the moment.
+
+        `on_kept` is told of each job that is ours, and until when surely, in monotonic seconds; `on_lost`
+        of each that another owner has now.
+        """
         self._ledger, self._owner, self._clock = ledger, owner, clock
         self._servers = {server.url: server for server in servers}
-        self._claims, self._on_lost = claims, on_lost
+        self._claims, self._on_kept, self._on_lost = claims, on_kept, on_lost
         self._renewer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -71,8 +78,21 @@ class Leases:
                     logger.exception("leases could not be renewed")
 
     async def _renew_claims(self) -> None:
-        for job_id in await self._ledger.renew(list(self._claims())):
-            self._on_lost(job_id)
+        await self.renew(tuple(self._claims()))
+
+    async def renew(self, claims: Sequence[Claim]) -> None:
+        """Renew some claims now, and say which are kept and which are lost.
+
+        Raises:
+            LedgerError: the ledger did not answer.
+        """
+        until = self._clock.monotonic() + SURE_S
+        lost = await self._ledger.renew(claims)
+        for claim in claims:
+            if claim.job_id in lost:
+                self._on_lost(claim.job_id)
+            else:
+                self._on_kept(claim.job_id, until)
 
     async def _renew_servers(self) -> None:
         if await self._ledger.renew_servers(self._owner) < len(self._servers):

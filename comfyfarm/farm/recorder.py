@@ -72,5 +72,5 @@ class Recorder:
 async def give_up(ledger: Ledger, claim: Claim, attempt_id: int, why: str) -> None:
     """End an attempt without an outcome: its owner stopped or died, and it counts against nothing."""
     await ledger.end_attempt(
-        claim, attempt_id, verdict=Verdict.TRANSIENT, reason=Reason.GIVEN_BACK, message=why, evidence=""
+        claim, attempt_id, verdict=Verdict.TRANSIENT, reason=Reason.GIVEN_BACK, message=why, gives_up=True
     )

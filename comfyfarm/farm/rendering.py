@@ -3,16 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.session import Session
-from comfyfarm.errors import NoLane, ServerError, SpoolError
+from comfyfarm.errors import FarmError, NoLane, ServerError, SpoolError
 from comfyfarm.farm.ending import end_prompt
 from comfyfarm.farm.lane import Errand
 from comfyfarm.farm.recorder import Recorder, give_up
 from comfyfarm.farm.request import RenderRequest
-from comfyfarm.farm.servers import Server
+from comfyfarm.farm.servers import Server, examine_all
 from comfyfarm.farm.taken import TakenJob
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ledger.ledger import Ledger
@@ -48,6 +49,7 @@ class Rendering:
         self._work, self._servers, self._handout = work, servers, handout
         self._request, self._ledger, self._spool, self._clock = request, ledger, spool, clock
         self._clients: dict[str, ComfyClient] = {}
+        self._laneless: dict[str, Server] = {}
 
     async def render(self, job: TakenJob) -> NextStep:
         """One attempt; what follows from it.
@@ -62,10 +64,14 @@ class Rendering:
         left = _left(attempts)
         over = [one for one in attempts if one is not left and _counts(one)]
         tried = [_tried(one, Verdict(one.verdict)) for one in over if one.verdict]
-        if left is not None and left.server_url not in self._servers:
-            await self._abandon(job, left)
-            left = None
-        session, executed = await self._execute(job, left, tried)
+        async with AsyncExitStack() as kept:
+            session, executed = await self._executed(job, left, tried, kept)
+            return await self._concluded(job, session, executed, tried)
+
+    async def _concluded(
+        self, job: TakenJob, session: Session, executed: Executed, tried: Sequence[Tried]
+    ) -> NextStep:
+        """Collect the outputs, and write down how it ended."""
         outcome = await self._collected(job, executed, session)
         if outcome.reason in {Reason.SERVER, Reason.CRASH}:
             self._work.forget_uploads(session.url)
@@ -85,9 +91,46 @@ class Rendering:
         job.retry = step if isinstance(step, Retry) else None
         return step
 
+    async def _executed(
+        self, job: TakenJob, left: AttemptRecord | None, tried: Sequence[Tried], kept: AsyncExitStack
+    ) -> tuple[Session, Executed]:
+        """On a lane. What was left on a server that has none here is looked for there first."""
+        if left is None:
+            return await self._execute(job, None, tried)
+        if self._handout.will_come(left.server_url):
+            found = await self._execute(job, left, tried)
+            if found[1].outcome.reason is not Reason.GIVEN_BACK:
+                return found
+        followed = await self._followed(job, left, kept)
+        if followed is not None:
+            return followed
+        await self._abandon(job, left)
+        return await self._execute(job, None, tried)
+
+    async def _followed(
+        self, job: TakenJob, left: AttemptRecord, kept: AsyncExitStack
+    ) -> tuple[Session, Executed] | None:
+        """Follow a prompt on one of the servers that were given, although its lane is gone, or never was.
+
+        It waits for no GPU slot: it has its GPU. Nothing is sent there. None: the server has not got it.
+        """
+        if left.server_url not in self._request.servers:
+            return None
+        try:
+            if left.server_url not in {*self._servers, *self._laneless}:
+                (server,) = await examine_all([left.server_url])
+                self._laneless[server.url] = server
+                self._work.add_server(server.url, server.node_schema)
+        except FarmError as exc:
+            logger.warning("job %s was left on a server that is away: %s", job.id, exc)
+            return None
+        session = await kept.enter_async_context(Session(left.server_url, clock=self._clock))
+        executed = await self._attempt(job, left, session, may_be_sent=False)
+        return None if executed.outcome.reason is Reason.GIVEN_BACK else (session, executed)
+
     async def _abandon(self, job: TakenJob, left: AttemptRecord) -> None:
-        """An attempt on a server that this shard has not: end it there if that can be, then count it out."""
-        why = "left on a server that is not among those given now"
+        """An attempt on a server without a lane here: end it there if that can be, then count it out."""
+        why = "left on a server that has no lane here"
         await end_prompt(self._ledger, job.claim, left, why=why, clock=self._clock, deadline_s=_ABANDON_S)
         await give_up(self._ledger, job.claim, left.id, why)
 
@@ -97,6 +140,8 @@ class Rendering:
         job.recorder, job.has_outcome = None, False
 
         async def attempt(session: Session) -> Executed:
+            if left is not None and session.url != left.server_url:
+                return Executed(outcome=transient(Reason.GIVEN_BACK, "the lane of its server is gone"))
             return await self._attempt(job, left, session)
 
         errand = job.errand = Errand(job_id=job.id, attempt=attempt)
@@ -123,13 +168,13 @@ class Rendering:
             return job.retry.prefer, frozenset()
         return None, job.retry.avoid | ({job.retry.prefer} if job.retry.prefer else set())
 
-    async def _attempt(self, job: TakenJob, left: AttemptRecord | None, session: Session) -> Executed:
+    async def _attempt(
+        self, job: TakenJob, left: AttemptRecord | None, session: Session, *, may_be_sent: bool = True
+    ) -> Executed:
         job.is_under_way = True
-        # Only the server that had it can know it: elsewhere there is nothing to look for.
-        known = left if left is not None and left.server_url == session.url else None
         may_run = job.retry is not None and job.retry.prefer == session.url
         recorder = job.recorder = Recorder(
-            self._ledger, job.claim, self._servers[session.url], client_id=session.client_id, left=known
+            self._ledger, job.claim, self._server(session.url), client_id=session.client_id, left=left
         )
         try:
             graph, expected = await self._work.graph_for(job.record, session.client)
@@ -137,8 +182,9 @@ class Rendering:
                 job_id=job.id,
                 graph=graph,
                 expected=expected,
-                may_be_there=known is not None or may_run,
-                number=known.prompt_number if known is not None else None,
+                may_be_there=left is not None or may_run,
+                may_be_sent=may_be_sent,
+                number=left.prompt_number if left is not None else None,
             )
             attempt = Attempt(session, task, recorder, deadlines=self._deadlines(job), clock=self._clock)
             return await attempt.execute()
@@ -177,7 +223,7 @@ class Rendering:
             # A cached save node would name the missing file again.
             await session.free()
             return transient(Reason.SERVER, f"outputs: {exc}")
-        server = self._servers[session.url]
+        server = self._server(session.url)
         job.record, job.made_by = await self._ledger.rendered(
             job.claim,
             attempt.id,
@@ -188,6 +234,9 @@ class Rendering:
             server_version=server.version,
         )
         return executed.outcome
+
+    def _server(self, url: str) -> Server:
+        return self._servers.get(url) or self._laneless[url]
 
     def _downloads(self, url: str) -> ComfyClient:
         """A client of our own: the lane's ends with the lane, perhaps before the download."""

@@ -8,8 +8,9 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -17,10 +18,10 @@ from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
-from comfyfarm.errors import FarmError, NoLane, StaleClaim
+from comfyfarm.errors import FarmError, NoLane, StaleClaim, StoreError
 from comfyfarm.farm.ending import INTERRUPT_S, end_prompt
 from comfyfarm.farm.lane import Errand, Lane
-from comfyfarm.farm.leases import Leases
+from comfyfarm.farm.leases import SURE_S, Leases
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.rendering import Rendering
 from comfyfarm.farm.request import RenderRequest
@@ -34,7 +35,7 @@ from comfyfarm.ledger.records import UNFINISHED, JobRecord, Status
 from comfyfarm.outputs.collect import Spool
 from comfyfarm.outputs.names import SpooledFile
 from comfyfarm.outputs.store import OutputStore
-from comfyfarm.outputs.sync import sync_job
+from comfyfarm.outputs.sync import sync_job, unsync_job
 from comfyfarm.pool.handout import Handout
 from comfyfarm.run.retry import Collect, Dead, NextStep
 
@@ -80,6 +81,7 @@ class Shard:
             owner,
             [server.record() for server in servers],
             claims=lambda: [job.claim for job in self._jobs.values()],
+            on_kept=self._kept,
             on_lost=self._lost,
             clock=clock,
         )
@@ -134,8 +136,9 @@ class Shard:
             await asyncio.wait({taking}, timeout=_ON_ITS_WAY_S)
 
     async def _take(self, most: int) -> tuple[TakenJob, ...]:
+        until = self._clock.monotonic() + SURE_S
         taken = await self._ledger.take(self._work.batch, self._owner, most, is_gone=is_gone)
-        jobs = tuple(TakenJob(record, claim) for record, claim in taken)
+        jobs = tuple(TakenJob(record, claim, sure_until=until) for record, claim in taken)
         self._jobs |= {job.id: job for job in jobs}
         return jobs
 
@@ -144,6 +147,12 @@ class Shard:
         counts = await self._ledger.counts(self._work.batch)
         parked = sum(1 for job in self._jobs.values() if job.is_parked)
         return sum(counts.get(status, 0) for status in UNFINISHED) == parked
+
+    def _kept(self, job_id: JobId, sure_until: float) -> None:
+        """Its claim was renewed."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            job.sure_until = sure_until
 
     def _lost(self, job_id: JobId) -> None:
         """Another owner has the job, and perhaps follows its very prompt: nobody here waits for it."""
@@ -221,6 +230,8 @@ class Shard:
         """
         if self._is_rendered(job):
             return Collect()
+        if job.record.status == Status.RENDERED:
+            await self._unsync(job)
         try:
             return await self._rendering.render(job)
         finally:
@@ -243,12 +254,40 @@ class Shard:
         files = self._files(job.record)
         attempts = (job.made_by,) if job.made_by is not None else await self._ledger.attempts(job.id)
         provenance = self._work.provenance(job.record, attempts)
-        await sync_job(self._store, job.id, files, provenance)
+        await self._while_ours(job, partial(sync_job, self._store, job.id, files, provenance))
         await self._ledger.succeed(job.claim)
         self._forget(job)
         if self._pictures is not None:
             await asyncio.to_thread(self._pictures.keep, job.record, files)
         self._spool.clear(job.id)
+
+    async def _unsync(self, job: TakenJob) -> None:
+        """Its files went with the host that had them, perhaps after some of them were stored."""
+        try:
+            await self._while_ours(job, partial(unsync_job, self._store, job.id, job.record.files))
+        except StoreError as exc:
+            logger.warning("job %s: what an earlier render stored may stay: %s", job.id, exc)
+
+    async def _while_ours(self, job: TakenJob, work: Callable[..., Awaitable[None]]) -> None:
+        """Change what is stored, under a claim that nobody else can have.
+
+        No token guards a folder or a bucket, and this process may have been frozen beyond its lease.
+
+        Raises:
+            StaleClaim: another owner has the job now.
+        """
+
+        def guard() -> None:
+            if self._clock.monotonic() > job.sure_until:
+                raise StaleClaim(f"job {job.id}: the claim may be another owner's by now")
+
+        while True:
+            with contextlib.suppress(StaleClaim):
+                await work(guard=guard)
+                return
+            await self._leases.renew([job.claim])
+            if job.id not in self._jobs:
+                raise StaleClaim(f"job {job.id} has another owner now")
 
     def _files(self, record: JobRecord) -> tuple[SpooledFile, ...]:
         folder = self._spool.folder(record.id)

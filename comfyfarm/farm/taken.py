@@ -10,8 +10,10 @@ from comfyfarm.run.retry import Retry
 class TakenJob:
     """Ours as long as its claim holds."""
 
-    def __init__(self, record: JobRecord, claim: Claim) -> None:
+    def __init__(self, record: JobRecord, claim: Claim, *, sure_until: float) -> None:
         self.record, self.claim = record, claim
+        self.sure_until = sure_until
+        """Nobody else can have it before that, in monotonic seconds: our process may have been frozen."""
         self.errand: Errand | None = None
         self.recorder: Recorder | None = None
         self.retry: Retry | None = None

@@ -23,10 +23,14 @@ class Batchwork:
 
     def __init__(self, prepared: Prepared, schemas: Mapping[str, NodeSchema]) -> None:
         """`schemas`: of each server, by its address: they may know different nodes."""
-        self._prepared, self._schemas = prepared, schemas
+        self._prepared, self._schemas = prepared, dict(schemas)
         self._assets = {one.key: one for one in prepared.assets}
         self._uploads: dict[tuple[str, str, str], asyncio.Task[str]] = {}
         self._graph = lru_cache(maxsize=16)(self._read)
+
+    def add_server(self, url: str, schema: NodeSchema) -> None:
+        """A server that was away at first, and its node schema."""
+        self._schemas[url] = schema
 
     @property
     def batch(self) -> str:

@@ -72,10 +72,14 @@ SUBMITTED = _ATTEMPT.where(select(jobs.c.id).where(IS_HELD).exists()).values(
 END: dict[str, Any] = {
     "verdict": None, "reason": None, "message": "", "evidence": "", "device": "", "server_version": "",
 }  # fmt: skip
-END_ATTEMPT = _ATTEMPT.values(
+_ENDING = _ATTEMPT.values(
     ended=func.coalesce(attempts.c.ended, db_now()), **{name: bindparam(f"end_{name}") for name in END}
 )
-ENDED_ATTEMPT = END_ATTEMPT.returning(attempts)
+# What an attempt came to is written once. A success may be told again, when its answer was lost, and be given
+# up, when its files are.
+GIVE_UP_ATTEMPT = _ENDING
+END_ATTEMPT = _ENDING.where(attempts.c.verdict.is_(None))
+SUCCEED_ATTEMPT = _ENDING.returning(attempts)
 NEW_ATTEMPT = (
     insert(attempts)
     .values(

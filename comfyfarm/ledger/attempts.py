@@ -51,7 +51,8 @@ class Attempts(Database):
             if before is None:
                 raise _stale(claim)
             if before.open_attempt is not None:
-                _end(connection, claim, before.open_attempt, {"message": "given up"})
+                given_up = _ending(claim, before.open_attempt, {"message": "given up"})
+                connection.execute(st.END_ATTEMPT, given_up)
             columns = values | {"job": claim.job_id, "number": before.attempts_made}
             row = connection.execute(st.NEW_ATTEMPT, columns).one()
             connection.execute(st.OPENED, {"of_job": claim.job_id, "attempt": row.id})
@@ -84,8 +85,11 @@ class Attempts(Database):
         evidence: str = "",
         device: str = "",
         server_version: str = "",
+        gives_up: bool = False,
     ) -> None:
         """Note how the attempt ended; the job stays claimed. No verdict: it was given up, not judged.
+
+        A verdict that is there stays, unless this call `gives_up` what was done.
 
         Raises:
             StaleClaim: the claim is lost.
@@ -94,7 +98,9 @@ class Attempts(Database):
 
         def work(connection: Connection) -> None:
             _guarded(connection, claim, st.ENDED, {"class_": reason, "why": message})
-            _end(connection, claim, attempt_id, ending | {"device": device, "server_version": server_version})
+            told = ending | {"device": device, "server_version": server_version}
+            statement = st.GIVE_UP_ATTEMPT if gives_up else st.END_ATTEMPT
+            connection.execute(statement, _ending(claim, attempt_id, told))
 
         await self._write(work)
 
@@ -135,7 +141,7 @@ class Attempts(Database):
             row = connection.execute(st.RENDERED, kept).one_or_none()
             if row is None:
                 raise _stale(claim)
-            ended = connection.execute(st.ENDED_ATTEMPT, _ending(claim, attempt_id, ending)).one()
+            ended = connection.execute(st.SUCCEED_ATTEMPT, _ending(claim, attempt_id, ending)).one()
             connection.execute(st.DROP_FILES, {"of_job": claim.job_id})
             if rows:
                 connection.execute(st.NEW_FILES, rows)
@@ -195,10 +201,6 @@ def _guarded(connection: Connection, claim: Claim, statement: Update, values: di
     # The update also locks the row, so that on PostgreSQL no new owner comes in between.
     if connection.execute(statement, held_by(claim) | values).rowcount == 0:
         raise _stale(claim)
-
-
-def _end(connection: Connection, claim: Claim, attempt_id: int, values: dict[str, Any]) -> None:
-    connection.execute(st.END_ATTEMPT, _ending(claim, attempt_id, values))
 
 
 def _ending(claim: Claim, attempt_id: int, values: dict[str, Any]) -> dict[str, Any]:

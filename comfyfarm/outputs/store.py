@@ -6,7 +6,7 @@ from typing import Protocol
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
-from comfyfarm.cache.place import PutFile
+from comfyfarm.cache.place import Guard, PutFile
 from comfyfarm.errors import UsageError
 
 
@@ -26,11 +26,19 @@ class OutputStore(Protocol):
         """
         ...
 
-    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes], *, guard: Guard) -> None:
         """Store files and, once all are there, a small one: key and bytes. Safe to repeat.
 
         Raises:
             StoreError: the store did not take a file, or not all of it; `last` was not written.
+        """
+        ...
+
+    async def remove(self, keys: Sequence[str], *, guard: Guard) -> None:
+        """Take files away again; those that are not there are no trouble.
+
+        Raises:
+            StoreError: the store did not let one go.
         """
         ...
 
@@ -54,9 +62,13 @@ class PlaceStore:
         """Store a file of `size` bytes under `key`."""
         await self._place.put_file(key, file, sha256=sha256, size=size, mode="overwrite")
 
-    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes]) -> None:
+    async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes], *, guard: Guard) -> None:
         """Store files and, once all are there, a small one: key and bytes."""
-        await self._place.put_all(files, last)
+        await self._place.put_all(files, last, guard=guard)
+
+    async def remove(self, keys: Sequence[str], *, guard: Guard) -> None:
+        """Take files away again; those that are not there are no trouble."""
+        await self._place.remove(keys, guard=guard)
 
 
 def open_output_store(address: str, *, access: S3Access | None = None) -> OutputStore:

@@ -31,6 +31,10 @@ class Handout(Generic[Item]):
         """Servers whose lanes can take jobs now."""
         return tuple(self._lanes)
 
+    def will_come(self, url: str) -> bool:
+        """Whether the lane of that server takes jobs, or may do so later."""
+        return url in self._lanes or (url in self._expected and url not in self._left)
+
     async def put(
         self, item: Item, *, pinned: str | None = None, avoid: frozenset[str] = frozenset()
     ) -> bool:
@@ -38,8 +42,7 @@ class Handout(Generic[Item]):
 
         A pin to a server whose lane will never come is no pin.
         """
-        will_come = pinned in self._lanes or (pinned in self._expected and pinned not in self._left)
-        job = WaitingJob(pinned=pinned if will_come else None, avoid=avoid)
+        job = WaitingJob(pinned=pinned if pinned and self.will_come(pinned) else None, avoid=avoid)
         async with self._changed:
             if self._closed:
                 return False

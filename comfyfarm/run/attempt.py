@@ -49,6 +49,8 @@ class Task(BaseModel):
     """Nodes whose output must be there at the end."""
     may_be_there: bool = False
     """It may have been submitted here before: look before sending."""
+    may_be_sent: bool = True
+    """Else only what is there already is followed."""
     number: float | None = None
     """The number of that run, when its answer was seen."""
 
@@ -83,6 +85,8 @@ class Attempt:
         number = await self._look() if self._task.may_be_there else None
         if number is not None and number != self._task.number:
             await self._journal.submitted(number)
+        elif number is None and not self._task.may_be_sent:
+            return Executed(outcome=transient(Reason.GIVEN_BACK, "the server has not got it"))
         elif number is None:
             self._may_run = False
             submitted = await self._submit()

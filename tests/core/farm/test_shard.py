@@ -25,9 +25,14 @@ Serving = Callable[..., Any]
 
 
 @asynccontextmanager
-async def shard_of(project: Any, count: int, urls: list[str]) -> AsyncIterator[tuple[Shard, Ledger]]:
-    """An open shard of a recorded batch; its lanes are the test's to open."""
-    request = project.request(project.jobs(count)).model_copy(update={"servers": tuple(urls)})
+async def shard_of(
+    project: Any, count: int, urls: list[str], *, away: tuple[str, ...] = ()
+) -> AsyncIterator[tuple[Shard, Ledger]]:
+    """An open shard of a recorded batch; its lanes are the test's to open.
+
+    `away`: servers that were given, too, and did not answer when it began.
+    """
+    request = project.request(project.jobs(count)).model_copy(update={"servers": (*urls, *away)})
     servers = await examine_all(urls)
     prepared = prepare(request, read_sources(request), servers[0].node_schema)
     async with await open_ledger(project.ledger_url) as ledger:
@@ -77,6 +82,41 @@ async def test_a_prompt_that_was_left_on_another_server_is_ended_there_first(
     assert here.prompts == [job.id]
 
 
+@pytest.mark.parametrize("was_away", [True, False], ids=["away at first", "its lane is gone"])
+@pytest.mark.parametrize("script", ["ok", "slow:1.5", "exit-node"])
+async def test_a_prompt_on_a_given_server_is_followed_although_that_has_no_lane(
+    project: Any, serving: Serving, graph: Any, script: str, *, was_away: bool
+) -> None:
+    there, here = serving(script=script), serving()
+    urls = [here.url] if was_away else [there.url, here.url]
+    async with shard_of(project, 1, urls, away=(there.url,) * was_away) as (shard, ledger):
+        ((record, claim),) = await ledger.take((await ledger.batches())[0].name, this_owner(), 1)
+        left = await ledger.begin_attempt(
+            claim, server_url=there.url, server_identity="", client_id="of the dead one"
+        )
+        async with ComfyClient(there.url) as client:
+            answer = await client.submit(graph(), prompt_id=record.id, client_id="of the dead one")
+        await ledger.submitted(claim, left.id, int(answer.number or 0))
+        await ledger.give_back(claim)
+        if not was_away:
+            await shard.lane_lost(there.url)
+
+        working = asyncio.create_task(shard.lane(here.url))
+        job = await taken(shard)
+        step = await shard.render(job)
+        while isinstance(step, Retry):
+            step = await shard.render(job)
+        await shard.sync(job)
+        await shard.close()
+        await working
+        tries = await ledger.attempts(job.id)
+
+    was_lost = script == "exit-node"
+    assert [one.verdict for one in tries] == ["transient"] * was_lost + ["succeeded"]
+    assert there.prompts == [job.id]
+    assert here.prompts == [job.id] * was_lost
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_files_that_another_host_kept_are_had_from_the_server_again(
     project: Any, serving: Serving, *, is_known: bool
@@ -99,6 +139,56 @@ async def test_files_that_another_host_kept_are_had_from_the_server_again(
 
     assert [one.verdict for one in tries if one.reason != "given back"] == ["succeeded"]
     assert served.prompts == [job.id] * (1 if is_known else 2)
+    assert len(project.files()) == 2
+
+
+async def test_what_a_dead_host_stored_of_a_lost_render_is_taken_away(project: Any, serving: Serving) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, ledger), lanes(shard):
+        first = await taken(shard)
+        assert await shard.render(first) == Collect()
+        (file,) = first.record.files
+        stored = project.out / first.id / file.path
+        stored.parent.mkdir(parents=True)
+        stored.write_bytes(b"stored, and then its host died")
+        shutil.rmtree(project.root / "state" / "spool")
+        await ledger.give_back(first.claim)
+        async with httpx.AsyncClient() as client:
+            await client.post(f"{served.url}/fake/restart")
+
+        job = await taken(shard)
+        assert await shard.render(job) == Collect()
+        await shard.sync(job)
+
+    (again,) = job.record.files
+    assert again.path != file.path  # the server counts its files on
+    assert project.files() == sorted([f"{job.id}/{again.path}", f"{job.id}/provenance.json"])
+
+
+async def test_an_owner_that_was_frozen_beyond_its_lease_stores_nothing(
+    project: Any, serving: Serving
+) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, ledger), lanes(shard):
+        job = await taken(shard)
+        assert await shard.render(job) == Collect()
+        job.sure_until = float("-inf")  # as far as it can know
+        await ledger.claim(job.id, this_owner(), dead_owners=[job.claim.owner])
+
+        with pytest.raises(StaleClaim):
+            await shard.sync(job)
+
+    assert project.files() == []
+
+
+async def test_an_owner_that_was_frozen_within_its_lease_goes_on(project: Any, serving: Serving) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, _), lanes(shard):
+        job = await taken(shard)
+        assert await shard.render(job) == Collect()
+        job.sure_until = float("-inf")
+        await shard.sync(job)
+
     assert len(project.files()) == 2
 
 

@@ -45,8 +45,8 @@ async def test_storing_again_changes_nothing_and_other_bytes_replace(
 
 
 async def test_small_bytes_replace_what_was_there(store: OutputStore, seen: ObjectPlace) -> None:
-    await store.put_all([], ("p.json", b"one"))
-    await store.put_all([], ("p.json", b"three"))
+    await store.put_all([], ("p.json", b"one"), guard=lambda: None)
+    await store.put_all([], ("p.json", b"three"), guard=lambda: None)
 
     assert await seen.read_bytes("p.json") == b"three"
 

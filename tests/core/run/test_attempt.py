@@ -367,6 +367,19 @@ async def test_a_prompt_that_was_left_is_followed_and_not_sent_again(
     assert len(fake.log) == 1
 
 
+async def test_a_prompt_that_was_left_is_found_where_the_history_keeps_no_status(
+    serving: Serving, task: Task, journal: Any, until: Any
+) -> None:
+    fake, url = serving(script="no-status")
+    number = await left(url, task)
+    await until(lambda: fake.log[0]["end"] == "success")
+
+    executed = await attempt(url, task.model_copy(update={"may_be_there": True, "number": number}), journal)
+
+    assert executed.outcome == SUCCEEDED
+    assert len(fake.log) == 1
+
+
 async def test_a_prompt_that_is_unknown_there_is_sent(serving: Serving, task: Task, journal: Any) -> None:
     for number in (None, 3.0):
         fake, url = serving()
