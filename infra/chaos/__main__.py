@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _options(arguments: list[str] | None) -> Options:
     parser = argparse.ArgumentParser(prog="python -m infra.chaos", description=__doc__)
     parser.add_argument("--short", action="store_true", help="under a minute: no Prefect, no long freeze")
-    parser.add_argument("--jobs", type=int, help="default: 500; short: 70")
+    parser.add_argument("--jobs", type=int, help="default: 500; short: 50")
     parser.add_argument("--servers", type=int, help="default: 4; short: 3")
     parser.add_argument("--workers", type=int, help="default: 3, one of them under Prefect; short: 2")
     parser.add_argument("--seed", type=int, help="default: another one each time")
@@ -38,7 +38,7 @@ def _options(arguments: list[str] | None) -> Options:
     given = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="comfyfarm-chaos-"))
     folder.chmod(0o711)  # PostgreSQL's own user passes through it
-    jobs, servers, workers, limit_s = (70, 3, 2, 150.0) if given.short else (500, 4, 3, 1500.0)
+    jobs, servers, workers, limit_s = (50, 3, 2, 150.0) if given.short else (500, 4, 3, 1500.0)
     return Options(
         folder=folder,
         is_short=given.short,

@@ -57,8 +57,8 @@ def can_cause(fault: Struck, attempt: AttemptRecord) -> bool:
 
 def destroys(fault: Struck, run: Execution) -> bool:
     """Whether it ends what runs, or takes away what was made, and came when the server had the prompt."""
-    last = fault.begun if fault.over is None or fault.kind.is_at_once else fault.over
-    was_there = run.received <= last + SLACK_S
+    over = float("inf") if fault.over is None else fault.over
+    was_there = run.received <= (fault.begun if fault.kind.is_at_once else over) + SLACK_S
     is_early = fault.kind.is_single and run.received < fault.begun - SLACK_S
     return fault.kind.ends and was_there and not is_early
 

@@ -11,6 +11,8 @@ from infra.chaos.figures import Figure, none_of, told
 from infra.chaos.kinds import LONG_FREEZE
 
 _WANTED = ""
+_ERROR = "prompt oom or error"
+_RAISES = frozenset({"oom", "error"})
 _WAKES_S = 3.0
 
 
@@ -27,7 +29,7 @@ def executions(evidence: Evidence, faults: Sequence[Struck]) -> Iterator[Figure]
     yield told("executions destroyed, by fault", dict(destroyed.most_common()))
     bar = f"<= {jobs} jobs + {gone} destroyed"
     yield Figure(name="executions", value=count, bar=bar, ok=count <= jobs + gone)
-    yield from _cut_off(evidence.executions, faults)
+    yield from _ended_by_faults(evidence.executions, faults)
     yield none_of("executions for nothing", (_said(run) for run, fate in fates if fate is None))
 
 
@@ -42,12 +44,14 @@ def attempt_of(run: Execution, attempts: Sequence[AttemptRecord]) -> AttemptReco
     return max(sent, key=lambda one: one.started, default=None)
 
 
-def _cut_off(runs: Sequence[Execution], faults: Sequence[Struck]) -> Iterator[Figure]:
-    """A server runs one prompt at a time: its process cannot cut off more than one when it ends."""
-    count = sum(one.end is None for one in runs)
-    ends = sum(fault.kind.is_end_of_server for fault in faults)
+def _ended_by_faults(runs: Sequence[Execution], faults: Sequence[Struck]) -> Iterator[Figure]:
+    """One each: a server runs one prompt at a time, and a word of its script is for one prompt."""
+    cut, ends = sum(run.end is None for run in runs), sum(one.kind.is_end_of_server for one in faults)
     name, bar = "executions that their server did not live to see end", f"<= {ends} ends of servers"
-    yield Figure(name=name, value=count, bar=bar, ok=count <= ends)
+    yield Figure(name=name, value=cut, bar=bar, ok=cut <= ends)
+    bad, words = sum(run.end == "error" for run in runs), sum(one.kind.name in _RAISES for one in faults)
+    name, bar = "executions that ended in an error", f"<= {words} errors told to"
+    yield Figure(name=name, value=bad, bar=bar, ok=bad <= words)
 
 
 def _without_cause(evidence: Evidence, causes: Mapping[int, Struck | None]) -> Iterator[str]:
@@ -66,6 +70,8 @@ def _fate(
     """Empty for one that came to something; else what destroyed it; None when nothing did."""
     if attempt is None:
         return _of_nobody(run, faults)
+    if run.end == "error":
+        return _ERROR  # whatever its owner saw of it
     if failed(attempt):
         cause = causes[attempt.id]
         return cause.name if cause is not None and destroys(cause, run) else None

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -64,7 +65,10 @@ class Farm(BaseModel):
 
 
 async def run(options: Options) -> tuple[Figure, ...]:
-    """The figures of one run."""
+    """The figures of one run. SIGTERM ends it as Ctrl-C does: nothing is left running, or mounted."""
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     random = Random(options.seed)
     jobs = plan_jobs(options.jobs, random)
     write_jobs(jobs, options.folder / "jobs.jsonl")
