@@ -33,12 +33,12 @@ def _options(arguments: list[str] | None) -> Options:
     parser.add_argument("--servers", type=int, help="default: 4; short: 3")
     parser.add_argument("--workers", type=int, help="default: 3, one of them under Prefect; short: 2")
     parser.add_argument("--seed", type=int, help="default: another one each time")
-    parser.add_argument("--limit-s", type=float, help="gives up then; default: 1500 s; short: 150 s")
+    parser.add_argument("--limit-s", type=float, help="gives up then; default: 1500 s; short: 240 s")
     parser.add_argument("--keep", action="store_true", help="keep logs, journals and outputs in any case")
     given = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="comfyfarm-chaos-"))
     folder.chmod(0o711)  # PostgreSQL's own user passes through it
-    jobs, servers, workers, limit_s = (50, 3, 2, 150.0) if given.short else (500, 4, 3, 1500.0)
+    jobs, servers, workers, limit_s = (50, 3, 2, 240.0) if given.short else (500, 4, 3, 1500.0)
     return Options(
         folder=folder,
         is_short=given.short,

@@ -97,19 +97,23 @@ async def _until_finished(
     going = [asyncio.create_task(worker.keep_going(finished)) for worker in farm.workers]
     raging = asyncio.create_task(storm.rage())
     try:
-        async with asyncio.timeout(options.limit_s):
-            await _watch(farm.ledger, len(jobs), raging, log)
-    except TimeoutError:
-        print(f"given up after {options.limit_s:g} s", file=sys.stderr, flush=True)
-    finished.set()
-    storm.end()
-    await raging
-    for worker in farm.workers:
-        worker.thaw()
-    _, still = await asyncio.wait(going, timeout=_WORKERS_END_S)
-    for task in going:
-        task.cancel()
-    await asyncio.gather(*going, return_exceptions=True)
+        try:
+            async with asyncio.timeout(options.limit_s):
+                await _watch(farm.ledger, len(jobs), raging, log)
+        except TimeoutError:
+            print(f"given up after {options.limit_s:g} s", file=sys.stderr, flush=True)
+        finished.set()
+        storm.end()
+        await raging
+        for worker in farm.workers:
+            worker.thaw()
+        _, still = await asyncio.wait(going, timeout=_WORKERS_END_S)
+    finally:
+        # Also when we are told to stop: nothing may be started, or broken, while all is being ended.
+        await storm.abort()
+        for task in (raging, *going):
+            task.cancel()
+        await asyncio.gather(raging, *going, return_exceptions=True)
     return tuple(
         f"worker {worker.number}" for worker, task in zip(farm.workers, going, strict=True) if task in still
     )

@@ -75,6 +75,12 @@ class Storm:
         """Break nothing more, and undo what lasts."""
         self._strikes.finish()
 
+    async def abort(self) -> None:
+        """Leave everything as it is, at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def _due(self) -> Iterator[_Due]:
         cycle_s, entries = self._timetable
         for cycle in count():

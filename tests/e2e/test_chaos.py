@@ -27,7 +27,7 @@ JOB = JobId("0c6f2c3c-3f06-4f0f-9d6e-6d2a4c1c7c55")
 HERE, THERE = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_a_storm_in_short_loses_nothing_and_doubles_nothing() -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
     done = subprocess.run(
