@@ -9,6 +9,8 @@ STAMP := .venv/.installed
 unexport PYTHONDONTWRITEBYTECODE
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
 export DO_NOT_TRACK := 1
+# pip trusts the machine's own certificates, a proxy's among them; so does uv then.
+export UV_SYSTEM_CERTS ?= true
 
 .PHONY: check quick chaos demo fmt bench ui lint types imports deps test wheel lock setup
 
