@@ -24,6 +24,7 @@ from comfyfarm.ledger.records import UNFINISHED
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
 from flows.cancel_watch import is_cancelling, stop_when_cancelled
+from flows.dead_letter import announce_late
 from flows.farm_ledger import farm_ledger
 from flows.free_slots import free_dead_slots
 from flows.gpu_limits import set_gpu_limits
@@ -69,6 +70,7 @@ async def render_shard(
             ledger=opened,
             state_dir=state_dir,
             access=access,
+            on_late=announce_late,
             shard_id=flow_run.id,
         ) as shard:
             await set_gpu_limits(opened, host)

@@ -125,7 +125,7 @@ async def render(shard: Shard, job: TakenJob) -> str | State[Any]:
         raise AttemptFailed(step.reason, step.least_s)
     if isinstance(step, Dead):
         await shard.bury(job, step)
-        await announce_dead_letter(job, step)
+        await announce_dead_letter(job.record, step.outcome)
         # Not raised: the state's message is then the reason alone, and nothing retries it.
         return Failed(message=f"{step.outcome.reason}: {step.outcome.message}")
     return f"{len(job.record.files)} files"

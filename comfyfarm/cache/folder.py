@@ -43,17 +43,13 @@ class FolderPlace(ObjectPlace):
 
     async def put_file(
         self,
-        name: str,
-        file: Path,
+        put: PutFile,
         *,
-        sha256: str,
-        size: int,
         mode: Literal["create", "overwrite"],
         on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
         """Copy a file, checking its bytes on the way. The same bytes under the name are left as they are."""
-        put = PutFile(name=name, file=file, sha256=sha256, size=size)
-        return await self._try(lambda _name: self._copy(put, mode, on_bytes), name)
+        return await self._try(lambda _name: self._copy(put, mode, on_bytes), put.name)
 
     async def remove(self, names: Sequence[str], *, guard: Guard) -> None:
         """Remove files, and folders that are empty then."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 from comfyfarm.addresses import is_address
 from comfyfarm.cache.blobs import blob_key
 from comfyfarm.cache.folder import COPY_BYTES
-from comfyfarm.cache.place import ObjectPlace
+from comfyfarm.cache.place import ObjectPlace, PutFile
 from comfyfarm.cache.sink import PART_BYTES
 from comfyfarm.errors import InputError
 from comfyfarm.ids import Sha256
@@ -78,14 +78,8 @@ async def add_file(
     """
     told = on_bytes or _untold
     hashes = await asyncio.to_thread(_hash, path, told)
-    is_new = await place.put_file(
-        mirror_key(hashes.sha256),
-        path,
-        sha256=hashes.sha256,
-        size=hashes.size,
-        mode="create",
-        on_bytes=on_bytes,
-    )
+    put = PutFile(name=mirror_key(hashes.sha256), file=path, sha256=hashes.sha256, size=hashes.size)
+    is_new = await place.put_file(put, mode="create", on_bytes=on_bytes)
     if not is_new:
         told(hashes.size)
     known = await read_entry(place, hashes.sha256)

@@ -88,15 +88,12 @@ class ObjectPlace(ABC):
     @abstractmethod
     async def put_file(
         self,
-        name: str,
-        file: Path,
+        put: PutFile,
         *,
-        sha256: str,
-        size: int,
         mode: Literal["create", "overwrite"],
         on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
-        """Write a file, whole or not at all; what arrived has `size` bytes.
+        """Write a file, whole or not at all; what arrived has its size.
 
         Under `create` a file of that size that is already there is kept; for names made of the content's
         hash. Returns whether bytes were written. `on_bytes` is told of bytes as they go, from any thread.
@@ -116,7 +113,7 @@ class ObjectPlace(ABC):
         async def one(put: PutFile) -> None:
             async with slots:
                 guard()
-                await self.put_file(put.name, put.file, sha256=put.sha256, size=put.size, mode="overwrite")
+                await self.put_file(put, mode="overwrite")
 
         for result in await asyncio.gather(*map(one, files), return_exceptions=True):
             if result is not None:

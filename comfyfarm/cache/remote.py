@@ -23,7 +23,15 @@ from obstore.store import HTTPStore, S3Store
 from comfyfarm.addresses import mask
 from comfyfarm.cache.counted import counted
 from comfyfarm.cache.faults import describe
-from comfyfarm.cache.place import Guard, ObjectPlace, S3Access, read_s3_access, s3_endpoint, s3_region
+from comfyfarm.cache.place import (
+    Guard,
+    ObjectPlace,
+    PutFile,
+    S3Access,
+    read_s3_access,
+    s3_endpoint,
+    s3_region,
+)
 from comfyfarm.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -107,11 +115,8 @@ class RemotePlace(ObjectPlace):
 
     async def put_file(
         self,
-        name: str,
-        file: Path,
+        put: PutFile,
         *,
-        sha256: str,
-        size: int,
         mode: Literal["create", "overwrite"],
         on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
@@ -120,38 +125,32 @@ class RemotePlace(ObjectPlace):
         Two uploads of one large file at once are one object in the end: only small ones are conditional.
         """
         self._check_writable()
-        if mode == "create" and await self.size_of(name) == size:
+        if mode == "create" and await self.size_of(put.name) == put.size:
             return False
-        with self.errors(name), counted(file, on_bytes) as body:
-            await self._upload(name, body, sha256=sha256, size=size, mode=mode)
-        arrived = await self.size_of(name)
-        if arrived != size:
-            raise StoreError(f"{self.shown(name)}: {arrived} bytes arrived of {size}")
+        with self.errors(put.name), counted(put.file, on_bytes) as body:
+            await self._upload(put, body, mode=mode)
+        arrived = await self.size_of(put.name)
+        if arrived != put.size:
+            raise StoreError(f"{self.shown(put.name)}: {arrived} bytes arrived of {put.size}")
         return True
 
     async def _upload(
-        self,
-        name: str,
-        body: Path | BinaryIO,
-        *,
-        sha256: str,
-        size: int,
-        mode: Literal["create", "overwrite"],
+        self, put: PutFile, body: Path | BinaryIO, *, mode: Literal["create", "overwrite"]
     ) -> None:
-        small = size <= SMALL_BYTES
-        part_bytes = max(UPLOAD_PART_BYTES, -(-size // MAX_UPLOAD_PARTS))
+        small = put.size <= SMALL_BYTES
+        part_bytes = max(UPLOAD_PART_BYTES, -(-put.size // MAX_UPLOAD_PARTS))
         try:
             await self.writer().put_async(
-                self.key(name),
+                self.key(put.name),
                 body,
-                attributes=_attributes(name) | {"sha256": sha256},
+                attributes=_attributes(put.name) | {"sha256": put.sha256},
                 mode=mode if small else "overwrite",
                 use_multipart=not small,
                 chunk_size=part_bytes,
                 max_concurrency=UPLOAD_PARTS_IN_FLIGHT,
             )
         except AlreadyExistsError:
-            _log.info("%s: another upload was first", self.shown(name))
+            _log.info("%s: another upload was first", self.shown(put.name))
 
     @contextmanager
     def errors(self, name: str) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import uuid
 from collections import deque
@@ -42,7 +41,7 @@ class Inbox:
         self.has_ended = self.has_ended or message.ends_prompt
         self.heard_at = self._clock.monotonic()
         self._node = message.node or self._node
-        self.latest.append(json.dumps({"type": message.type, "data": message.data}, default=str)[:2000])
+        self.latest.append(message.text)
         if message.ends_prompt or message.type == "execution_start":
             self._news.set()
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 _LENIENT = ConfigDict(frozen=True, extra="ignore")
+_MESSAGE_TEXT_LIMIT = 2000  # characters
 _HUGE = 1e300  # JSON knows integers that no float holds
 
 
@@ -182,6 +183,8 @@ class Message(BaseModel):
 
     type: str
     data: Mapping[str, Any] = {}
+    text: str = ""
+    """The beginning of the frame as it came, 2,000 characters at most: evidence of a failure."""
 
     @property
     def prompt_id(self) -> str | None:
@@ -212,7 +215,9 @@ def read_message(frame: str | bytes) -> Message | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("type"), str):
         return None
     data = raw.get("data")
-    return Message(type=raw["type"], data=data if isinstance(data, dict) else {})
+    return Message(
+        type=raw["type"], data=data if isinstance(data, dict) else {}, text=frame[:_MESSAGE_TEXT_LIMIT]
+    )
 
 
 def read_history(raw: Any) -> HistoryEntry:

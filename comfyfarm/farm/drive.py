@@ -51,7 +51,7 @@ async def end_lanes(
     shard: Shard, lanes: Mapping[str, "asyncio.Task[None]"], *, within_s: float = _LANES_END_S
 ) -> None:
     """Have the lanes end, by their servers' addresses. One whose server will not let go holds nobody."""
-    await shard.close()
+    shard.close()
     for url, lane in lanes.items():
         if not shard.has_begun(url):  # it waits for its GPU slot: until another shard ends
             lane.cancel()
@@ -100,7 +100,7 @@ async def _some_ended(open_jobs: set["asyncio.Task[None]"], stop: Stop) -> set["
 async def _let_end(shard: Shard, open_jobs: set["asyncio.Task[None]"], stop: Stop) -> None:
     """Let prompts that are on servers end, and their outputs be synced, while there is grace."""
     logger.warning("stopping: %d jobs are open, nothing new is begun", len(open_jobs))
-    await shard.close()
+    shard.close()
     while open_jobs and shard.is_busy and stop.left_s > 0:
         _, open_jobs = await asyncio.wait(open_jobs, timeout=_STOPPING_S)
     for job in open_jobs:

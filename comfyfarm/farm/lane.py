@@ -51,13 +51,13 @@ class Lane:
 
     async def work(self) -> None:
         """Take jobs and run them, two at a time, the second behind the first."""
-        await self._handout.open_lane(self.url)
+        self._handout.open_lane(self.url)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(DEPTH):
                     group.create_task(self._work())
         finally:
-            await self._handout.leave(self.url)
+            self._handout.leave(self.url)
 
     async def _work(self) -> None:
         while not self._is_over:
@@ -65,7 +65,7 @@ class Lane:
             if errand is None:
                 return
             executed = await self._run(errand)
-            await self._handout.done(self.url)
+            self._handout.done(self.url)
             if executed is not None:
                 await self._after(executed)
 
@@ -100,12 +100,12 @@ class Lane:
             return  # the other prompt of ours found it, too
         shown = self._session.client.shown_url
         self._session.condemn(f"given up, since the server is to be restarted: {why}")
-        await self._handout.shut_lane(self.url)
+        self._handout.shut_lane(self.url)
         async with self._healing:
             logger.error("%s is of no use until it is restarted: %s", shown, why)
             if await self._supervisor.restart(self.url, why):
                 self._session.absolve()
-                await self._handout.open_lane(self.url)
+                self._handout.open_lane(self.url)
                 return
             logger.error("%s is quarantined: nobody here can restart it", shown)
             await self._end()
@@ -115,7 +115,7 @@ class Lane:
         async with self._healing:
             if self._is_over or await self._answers():
                 return
-            await self._handout.shut_lane(self.url)
+            self._handout.shut_lane(self.url)
             logger.warning("%s does not answer; its lane waits", self._session.client.shown_url)
             end = self._clock.monotonic() + _GIVE_UP_S
             while self._clock.monotonic() < end:
@@ -123,7 +123,7 @@ class Lane:
                 if self._session.condemned:
                     return  # whoever condemned it waits to have it restarted
                 if await self._answers():
-                    await self._handout.open_lane(self.url)
+                    self._handout.open_lane(self.url)
                     return
             await self._end()
 
@@ -136,4 +136,4 @@ class Lane:
 
     async def _end(self) -> None:
         self._is_over = True
-        await self._handout.leave(self.url)
+        self._handout.leave(self.url)

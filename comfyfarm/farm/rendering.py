@@ -146,12 +146,12 @@ class Rendering:
 
         errand = job.errand = Errand(job_id=job.id, attempt=attempt)
         pinned, avoid = self._place(job, left, tried)
-        if not await self._handout.put(errand, pinned=pinned, avoid=avoid):
+        if not self._handout.put(errand, pinned=pinned, avoid=avoid):
             raise NoLane("no server of this shard is left")
         try:
             return await errand.result
         except asyncio.CancelledError:
-            await self._handout.withdraw(errand)
+            self._handout.withdraw(errand)
             raise
         finally:
             job.errand = None

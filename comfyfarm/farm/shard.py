@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from comfyfarm.addresses import mask
+from comfyfarm.cache.place import ObjectPlace
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
@@ -34,12 +35,13 @@ from comfyfarm.ledger.owner import is_gone
 from comfyfarm.ledger.records import UNFINISHED, JobRecord, Status
 from comfyfarm.outputs.collect import Spool
 from comfyfarm.outputs.names import SpooledFile
-from comfyfarm.outputs.store import OutputStore
 from comfyfarm.outputs.sync import sync_job, unsync_job
 from comfyfarm.pool.handout import Handout
 from comfyfarm.run.retry import Collect, Dead, NextStep
 
 logger = logging.getLogger(__name__)
+
+OnLate = Callable[[JobRecord], Awaitable[None]]
 
 _REFILL = 2.5  # jobs open for each lane
 _END_S = 15.0  # of one job, when the shard is interrupted
@@ -56,14 +58,16 @@ class Shard:
         *,
         request: RenderRequest,
         ledger: Ledger,
-        store: OutputStore,
+        store: ObjectPlace,
         spool: Spool,
         pictures: Pictures | None,
         owner: str,
         clock: Clock,
         supervisor: Supervisor | None = None,
+        on_late: OnLate | None = None,
         shard_id: str | None = None,
     ) -> None:
+        """`on_late`: told of each job that came too late to be begun, and is dead for it."""
         self.id = shard_id or str(uuid.uuid4())
         """Under Prefect, the id of its flow run."""
         self._work, self._request = work, request
@@ -71,6 +75,7 @@ class Shard:
         self._ledger, self._store, self._spool, self._pictures = ledger, store, spool, pictures
         self._owner, self._clock = owner, clock
         self._supervisor = supervisor or Unsupervised()
+        self._on_late, self._late = on_late, list[JobRecord]()
         self._handout: Handout[Errand] = Handout(self._servers)
         self._rendering = Rendering(
             work, self._servers, self._handout, request=request, ledger=ledger, spool=spool, clock=clock
@@ -130,14 +135,24 @@ class Shard:
         """
         taking = asyncio.create_task(self._take(most))
         try:
-            return await asyncio.shield(taking)
+            taken = await asyncio.shield(taking)
         finally:
             # Cancelled meanwhile, the claims are made all the same: they must be known here to be ended.
             await asyncio.wait({taking}, timeout=_ON_ITS_WAY_S)
+        while self._late:
+            await self._tell_of(self._late.pop())
+        return taken
+
+    async def _tell_of(self, late: JobRecord) -> None:
+        logger.error("job %s is dead: %s", late.id, late.reason)
+        if self._on_late is not None:
+            await self._on_late(late)
 
     async def _take(self, most: int) -> tuple[TakenJob, ...]:
         until = self._clock.monotonic() + SURE_S
-        taken = await self._ledger.take(self._work.batch, self._owner, most, is_gone=is_gone)
+        taken = await self._ledger.take(
+            self._work.batch, self._owner, most, is_gone=is_gone, on_late=self._late.extend
+        )
         jobs = tuple(TakenJob(record, claim, sure_until=until) for record, claim in taken)
         self._jobs |= {job.id: job for job in jobs}
         return jobs
@@ -205,17 +220,17 @@ class Shard:
     async def lane_lost(self, url: str) -> None:
         """The lane of that server is over, or could never begin; without any the shard is, too."""
         self._lanes_left.discard(url)
-        await self._handout.leave(url)
+        self._handout.leave(url)
         try:
             await self._leases.drop_server(url)
         except FarmError as exc:
             logger.warning("%s still counts as a server: %s", mask(url), exc)
         if not self._lanes_left:
-            await self.close()
+            self.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Let the lanes end. Jobs that still wait for one are nobody's: whoever waits is told."""
-        for errand in await self._handout.close():
+        for errand in self._handout.close():
             if not errand.result.done():
                 errand.result.set_exception(NoLane("no server of this shard is left"))
 

@@ -17,7 +17,7 @@ from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import AssetFile, Prepared, Sources, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
-from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.shard import OnLate, Shard
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import this_owner
@@ -139,10 +139,12 @@ async def open_shard(
     access: S3Access | None = None,
     shard_id: str | None = None,
     keeps_pictures: bool = True,
+    on_late: OnLate | None = None,
 ) -> AsyncIterator[Shard]:
     """A shard that is ready to take jobs; its claims are renewed while it is open.
 
-    `keeps_pictures`: thumbnails, for whoever shows a contact sheet afterwards.
+    `keeps_pictures`: thumbnails, for whoever shows a contact sheet afterwards. `on_late`: told of each job
+    that came too late to be begun.
     """
     shard = Shard(
         Batchwork(prepared, {server.url: server.node_schema for server in servers}),
@@ -154,6 +156,7 @@ async def open_shard(
         pictures=Pictures(state_dir, prepared.batch) if keeps_pictures else None,
         owner=this_owner(),
         clock=SystemClock(),
+        on_late=on_late,
         shard_id=shard_id,
     )
     async with shard:

@@ -41,6 +41,7 @@ class Claims(Database):
         *,
         dead_owners: Sequence[str] = (),
         is_gone: Callable[[str], bool] | None = None,
+        on_late: Callable[[Sequence[JobRecord]], None] | None = None,
     ) -> tuple[Taken, ...]:
         """Claim up to `limit` free jobs of a batch in one transaction. No two calls get the same job.
 
@@ -54,19 +55,22 @@ class Claims(Database):
             limit: how many at most.
             dead_owners: those whose claims are free although their leases last.
             is_gone: finds more of them among all who hold jobs of the batch. Quick, and never blocks.
+            on_late: told of the jobs that this call wrote dead.
         """
         if limit < 1:
             return ()
 
-        def work(connection: Connection) -> tuple[JobRecord, ...]:
+        def work(connection: Connection) -> tuple[tuple[JobRecord, ...], tuple[JobRecord, ...]]:
             gone = {*dead_owners, *_gone(connection, batch, owner, is_gone)}
             chosen = {"of_batch": batch, "most": limit, "taker": owner}
             rows = connection.execute(_taking(tuple(sorted(gone))), chosen).all()
-            if len(rows) < limit:
-                expire_jobs(connection, batch, gone)
-            return with_files(connection, sorted(rows, key=_order_key))
+            late = expire_jobs(connection, batch, gone) if len(rows) < limit else ()
+            return with_files(connection, sorted(rows, key=_order_key)), late
 
-        return _with_claims(await self._write(work), owner)
+        taken, late = await self._write(work)
+        if late and on_late is not None:
+            on_late(late)
+        return _with_claims(taken, owner)
 
     async def claim(self, job_id: JobId, owner: str, *, dead_owners: Sequence[str] = ()) -> Taken | None:
         """Claim one job; None when it is finished, too late, or somebody holds it."""

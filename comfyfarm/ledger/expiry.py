@@ -6,34 +6,23 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from comfyfarm.ids import JobId
-from comfyfarm.ledger.database import Database
 from comfyfarm.ledger.held import OVER, is_free
-from comfyfarm.ledger.records import Status, Turn
+from comfyfarm.ledger.records import JobRecord, Status, Turn, job_record
 from comfyfarm.ledger.schema import db_now, jobs
 
 REASON_CLASS = "too late"
 
 
-class Expiry(Database):
-    """The part of the ledger that gives up what comes too late."""
+def expire_jobs(connection: Connection, batch: str, dead_owners: Collection[str]) -> tuple[JobRecord, ...]:
+    """Write dead the jobs of a batch whose deadline is over, that nobody holds and no server has.
 
-    async def expire(self, batch: str, *, dead_owners: Sequence[str] = ()) -> tuple[JobId, ...]:
-        """Write dead the jobs of a batch whose deadline is over, that nobody holds and no server has.
-
-        Returns:
-            Their ids.
-        """
-        return await self._write(lambda connection: expire_jobs(connection, batch, dead_owners))
-
-
-def expire_jobs(connection: Connection, batch: str, dead_owners: Collection[str]) -> tuple[JobId, ...]:
-    """`Expiry.expire` as a part of a transaction."""
+    Returns:
+        Them.
+    """
     query = _finding(tuple(dead_owners)) if dead_owners else _FIND
     found = connection.execute(query, {"batch": batch}).all()
-    if found:
-        connection.execute(_EXPIRE, [{"late_id": row.id, "why": _reason(row.deadline)} for row in found])
-    return tuple(row.id for row in found)
+    late = [{"late_id": row.id, "why": _reason(row.deadline)} for row in found]
+    return tuple(job_record(connection.execute(_EXPIRE, values).one()) for values in late)
 
 
 def _finding(dead_owners: Sequence[str] = ()) -> Any:
@@ -56,4 +45,5 @@ _EXPIRE = (
     update(jobs)
     .where(jobs.c.id == bindparam("late_id"))
     .values(status=Status.DEAD.value, reason_class=REASON_CLASS, reason=bindparam("why"), **OVER)
+    .returning(jobs)
 )

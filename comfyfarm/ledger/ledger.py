@@ -5,7 +5,6 @@ from comfyfarm.ledger.attempts import Attempts
 from comfyfarm.ledger.batches import Batches
 from comfyfarm.ledger.claims import Claims
 from comfyfarm.ledger.dead_letters import DeadLetters
-from comfyfarm.ledger.expiry import Expiry
 from comfyfarm.ledger.jobs import Jobs
 from comfyfarm.ledger.locks import Locks
 from comfyfarm.ledger.migrate import Migrations
@@ -13,7 +12,7 @@ from comfyfarm.ledger.servers import Servers
 from comfyfarm.ledger.shards import Shards
 
 
-class Ledger(Batches, Jobs, Claims, Attempts, Expiry, DeadLetters, Servers, Shards, Locks, Migrations):
+class Ledger(Batches, Jobs, Claims, Attempts, DeadLetters, Servers, Shards, Locks, Migrations):
     """Everything that is true about batches, jobs, attempts, claims, servers and outputs.
 
     Made by `open_ledger`; belongs to one event loop; `close` it, or use it as a context manager.

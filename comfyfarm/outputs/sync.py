@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from comfyfarm.cache.place import Guard, PutFile
+from comfyfarm.cache.place import Guard, ObjectPlace, PutFile
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.records import OutputFile
 from comfyfarm.outputs.names import PROVENANCE, SpooledFile
-from comfyfarm.outputs.store import OutputStore
 
 
 async def sync_job(
-    store: OutputStore, job_id: JobId, files: Sequence[SpooledFile], provenance: bytes, *, guard: Guard
+    store: ObjectPlace, job_id: JobId, files: Sequence[SpooledFile], provenance: bytes, *, guard: Guard
 ) -> None:
     """Store every file under `<job id>/<path>`, then `<job id>/provenance.json`. Safe to repeat.
 
@@ -26,7 +25,7 @@ async def sync_job(
     await store.put_all(puts, (f"{job_id}/{PROVENANCE}", provenance), guard=guard)
 
 
-async def unsync_job(store: OutputStore, job_id: JobId, files: Sequence[OutputFile], *, guard: Guard) -> None:
+async def unsync_job(store: ObjectPlace, job_id: JobId, files: Sequence[OutputFile], *, guard: Guard) -> None:
     """Take away what may have been stored of files that are to be made again: they may get other names.
 
     The provenance goes first: where it lies, all is there.

@@ -1,14 +1,12 @@
 """Which waiting job a lane gets. Pure."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-
-class WaitingJob(BaseModel):
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
     """A job that waits for a lane, oldest first in every list of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     pinned: str | None = None
     """The server on which it may be running already: only its lane may look."""
@@ -16,13 +14,12 @@ class WaitingJob(BaseModel):
     """Servers that should not get it while another lane can."""
 
 
-class LaneLoad(BaseModel):
+@dataclass(frozen=True, slots=True)
+class LaneLoad:
     """A lane that can take jobs, and how many prompts of ours its server has."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     url: str
-    in_flight: NonNegativeInt
+    in_flight: int
 
 
 def choose(

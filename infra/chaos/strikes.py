@@ -98,6 +98,8 @@ class Strikes:
     async def _at_worker(self, kind: Kind, seconds: float, worker: Worker) -> None:
         if worker.is_held:
             return
+        if kind is FULL_DISK and not worker.has_tmpfs:
+            kind = FILE_LIMIT  # its disk is everybody's
         mark = self._log.begin(kind, worker=worker.number)
         if kind is FULL_DISK:
             await self._with_full_disk(worker, seconds)

@@ -87,7 +87,13 @@ class Worker:
         return self.has_tmpfs
 
     async def fill_disk(self, seconds: float) -> None:
-        """Leave no byte free in its state directory for so long, whatever it removes meanwhile."""
+        """Leave no byte free in its state directory for so long, whatever it removes meanwhile.
+
+        Raises:
+            RuntimeError: it has no file system of its own, and the machine's is not to be filled.
+        """
+        if not self.has_tmpfs:
+            raise RuntimeError(f"{self.state_dir} is on the machine's own disk")
         end = time.monotonic() + seconds
         filler = self.state_dir / "filler"
         try:

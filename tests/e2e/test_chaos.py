@@ -20,6 +20,7 @@ from infra.chaos.kinds import DRAWN, FULL_DISK, KILL_SERVER, LONG_FREEZE, At
 from infra.chaos.left_out import has_cause, left_out_servers
 from infra.chaos.storm import FULL, SHORT, Storm
 from infra.chaos.verdict import verdict
+from infra.chaos.workers import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 SHA, OTHER_SHA = "1" * 64, "2" * 64
@@ -237,6 +238,15 @@ def test_a_server_that_a_worker_did_without_is_read_from_its_log() -> None:
     assert (second.server, second.begun, second.over) == (THERE, 140.0, None)
     assert has_cause(first, [struck("server kill", 99, 103)])
     assert not has_cause(second, [struck("server kill", 99, 103)])
+
+
+async def test_the_disk_of_the_machine_is_never_filled(tmp_path: Path) -> None:
+    worker = Worker(0, ["true"], folder=tmp_path, environ={})
+
+    with pytest.raises(RuntimeError, match="machine's own disk"):
+        await worker.fill_disk(1.0)
+
+    assert list(worker.state_dir.iterdir()) == []
 
 
 # --- the storm -------------------------------------------------------------------------------------

@@ -165,6 +165,32 @@ async def test_a_dead_job_is_a_failed_task_and_the_others_are_done(
     assert event["payload"]["reason"] == reason
 
 
+async def test_a_job_that_comes_too_late_is_told_of_as_well(
+    project: Path, fakes: tuple[FakeComfy, FakeComfy, list[str]], prefect_api: ControlStatus
+) -> None:
+    first, _, urls = fakes
+    jobs = Path(job_file(project, 2))
+    good, bad = map(json.loads, jobs.read_text().splitlines())
+    jobs.write_text(f"{json.dumps(good)}\n{json.dumps(bad | {'deadline': '2001-09-09T01:46:40Z'})}\n")
+
+    state: State[Any] = await render_batch(
+        job_file=str(jobs),
+        out=str(project / "out"),
+        servers=urls[:1],
+        batch="late-batch",
+        host="flow-host",
+        return_state=True,
+    )
+
+    assert state.message == "1 of 2 jobs dead"
+    assert len(first.log) == 1
+    async with await open_ledger(prefect_api.ledger_url) as ledger:
+        (late,) = [job for job in await ledger.jobs("late-batch") if job.reason_class == "too late"]
+    event = await dead_letter_event(late.id)
+    assert event["payload"]["reason_class"] == "too late"
+    assert event["payload"]["reason"] == late.reason
+
+
 async def dead_letter_event(job_id: str) -> dict[str, Any]:
     """The event of a dead job; Prefect takes a moment to write it."""
     wanted = {

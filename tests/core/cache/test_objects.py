@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
-from comfyfarm.cache.place import read_s3_access
+from comfyfarm.cache.place import PutFile, read_s3_access
 from comfyfarm.errors import StoreError, UsageError
 from infra.s3_server import S3Server
 
@@ -45,31 +45,26 @@ async def test_what_is_not_there_is_none(place: ObjectPlace) -> None:
 async def test_a_file_is_kept_under_create_and_replaced_under_overwrite(
     place: ObjectPlace, tmp_path: Path
 ) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.write_bytes(b"old")
-    new.write_bytes(b"new")
+    old, new = _put("k", tmp_path / "old", b"old"), _put("k", tmp_path / "new", b"new")
 
-    assert await place.put_file("k", old, sha256=_sha(old), size=3, mode="create")
-    assert not await place.put_file("k", new, sha256=_sha(new), size=3, mode="create")
+    assert await place.put_file(old, mode="create")
+    assert not await place.put_file(new, mode="create")
     assert await place.read_bytes("k") == b"old"
-    assert await place.put_file("k", new, sha256=_sha(new), size=3, mode="overwrite")
+    assert await place.put_file(new, mode="overwrite")
     assert await place.read_bytes("k") == b"new"
 
 
 async def test_a_file_of_many_parts_arrives_whole(place: ObjectPlace, content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(content)
+    assert await place.put_file(_put("large", tmp_path / "large", content), mode="create")
 
-    written = await place.put_file(
-        "large", tmp_path / "large", sha256=_sha(tmp_path / "large"), size=len(content), mode="create"
-    )
-
-    assert written
     assert await place.read_bytes("large") == content
 
 
 async def test_a_vanished_file_is_a_store_error(place: ObjectPlace, tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        await place.put_file("k", tmp_path / "gone", sha256="0" * 64, size=3, mode="create")
+        await place.put_file(
+            PutFile(name="k", file=tmp_path / "gone", sha256="0" * 64, size=3), mode="create"
+        )
 
 
 async def test_a_wrong_secret_is_named_and_not_shown(s3: S3Server) -> None:
@@ -150,5 +145,6 @@ async def test_a_folder_in_the_way_is_a_store_error(tmp_path: Path) -> None:
         await open_place(str(tmp_path)).put_bytes("k", b"data")
 
 
-def _sha(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _put(name: str, file: Path, data: bytes) -> PutFile:
+    file.write_bytes(data)
+    return PutFile(name=name, file=file, sha256=hashlib.sha256(data).hexdigest(), size=len(data))

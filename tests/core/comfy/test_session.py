@@ -1,6 +1,7 @@
 """One socket for a server: messages reach whoever follows their prompt, also after the socket was cut."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from aiohttp import web
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.events import EventStream, Link
 from comfyfarm.comfy.session import Inbox, Session
-from comfyfarm.comfy.wire import Message, Phase
+from comfyfarm.comfy.wire import Message, Phase, read_message
 from comfyfarm.ids import JobId
 
 Serving = Callable[..., Any]
@@ -139,7 +140,7 @@ async def test_the_stream_says_when_it_is_up_and_down(answering: Answering) -> N
     finally:
         await stream.aclose()  # type: ignore[attr-defined]
 
-    message = Message(type="status", data={"sid": "me"})
+    message = Message(type="status", data={"sid": "me"}, text='{"type": "status", "data": {"sid": "me"}}')
     assert found == [Link.UP, message, Link.DOWN, Link.UP, message, Link.DOWN]
 
 
@@ -195,7 +196,10 @@ async def test_only_start_and_end_wake_the_follower() -> None:
 async def test_the_last_thirty_messages_are_kept_each_cut() -> None:
     inbox = Inbox(SystemClock())
     for number in range(40):
-        inbox.put(Message(type="progress_state", data={"prompt_id": "j", "value": number, "x": "y" * 5000}))
+        data = {"prompt_id": "j", "value": number, "x": "y" * 5000}
+        message = read_message(json.dumps({"type": "progress_state", "data": data}))
+        assert message is not None
+        inbox.put(message)
 
     assert len(inbox.latest) == 30
     assert '"value": 10' in inbox.latest[0]

@@ -207,17 +207,18 @@ def test_what_is_no_message_is_none(frame: str | bytes) -> None:
 
 
 def test_a_message_says_whose_it_is_and_whether_it_is_the_end() -> None:
-    end = read_message('{"type": "executing", "data": {"node": null, "prompt_id": "j"}}')
+    last = '{"type": "executing", "data": {"node": null, "prompt_id": "j"}}'
+    end = read_message(last)
     node = read_message('{"type": "executing", "data": {"node": "3"}}')
     odd = read_message('{"type": "status", "data": [1]}')
 
-    assert end == Message(type="executing", data={"node": None, "prompt_id": "j"})
+    assert end == Message(type="executing", data={"node": None, "prompt_id": "j"}, text=last)
     assert end.prompt_id == "j"
     assert end.ends_prompt
     assert node is not None
     assert not node.ends_prompt
     assert node.prompt_id is None
-    assert odd == Message(type="status")
+    assert odd == Message(type="status", text='{"type": "status", "data": [1]}')
 
 
 def test_nan_passes() -> None:

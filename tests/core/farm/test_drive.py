@@ -58,7 +58,7 @@ class Jobs:
         assert not cancelled
         self.interrupted += 1
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self.closed = True
 
     @property

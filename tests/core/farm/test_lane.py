@@ -54,9 +54,9 @@ async def test_results_come_back_and_the_lane_ends_with_the_hand_out(serving: Se
         working = asyncio.create_task(lane(session, handout).work())
         jobs = [errand(Executed(outcome=SUCCEEDED), str(n)) for n in range(5)]
         for job in jobs:
-            await handout.put(job)
+            handout.put(job)
         assert [(await result(job)).outcome for job in jobs] == [SUCCEEDED] * 5
-        await handout.close()
+        handout.close()
         await asyncio.wait_for(working, 5)
 
 
@@ -65,12 +65,12 @@ async def test_what_an_attempt_raises_goes_to_whoever_waits_and_the_lane_goes_on
     async with Session(serving().url) as session:
         working = asyncio.create_task(lane(session, handout).work())
         broken, good = errand(KeyError("odd")), errand(Executed(outcome=SUCCEEDED))
-        await handout.put(broken)
-        await handout.put(good)
+        handout.put(broken)
+        handout.put(good)
         with pytest.raises(KeyError, match="odd"):
             await result(broken)
         assert (await result(good)).outcome == SUCCEEDED
-        await handout.close()
+        handout.close()
         await working
 
 
@@ -79,9 +79,9 @@ async def test_memory_is_freed_after_it_ran_out(serving: Serving, until: Any) ->
     handout: Handout[Errand] = Handout()
     async with Session(served.url) as session:
         working = asyncio.create_task(lane(session, handout).work())
-        await handout.put(errand(Executed(outcome=transient(Reason.OOM, "full"))))
+        handout.put(errand(Executed(outcome=transient(Reason.OOM, "full"))))
         await until(lambda: served.asked("POST /free") == 1)
-        await handout.close()
+        handout.close()
         await working
 
 
@@ -90,7 +90,7 @@ async def test_a_server_that_will_not_let_go_gets_nothing_more(serving: Serving)
     async with Session(serving().url) as session:
         working = asyncio.create_task(lane(session, handout).work())
         stuck = errand(Executed(outcome=transient(Reason.DEADLINE, "hangs"), stuck=True))
-        await handout.put(stuck)
+        handout.put(stuck)
         await asyncio.wait_for(working, 10)
 
         assert (await result(stuck)).stuck
@@ -114,14 +114,14 @@ async def test_a_server_that_was_restarted_for_it_goes_on(serving: Serving) -> N
     async with Session(serving().url) as session:
         one = Lane(session, handout, clock=SystemClock(), supervisor=supervisor)
         working = asyncio.create_task(one.work())
-        await handout.put(errand(Executed(outcome=transient(Reason.DEADLINE, "hangs"), stuck=True)))
+        handout.put(errand(Executed(outcome=transient(Reason.DEADLINE, "hangs"), stuck=True)))
         after = errand(Executed(outcome=SUCCEEDED))
-        await handout.put(after)
+        handout.put(after)
 
         assert (await result(after)).outcome == SUCCEEDED
         assert supervisor.asked == [(session.url, "hangs")]
         assert session.condemned == ""
-        await handout.close()
+        handout.close()
         await working
 
 
@@ -135,14 +135,14 @@ async def test_a_lane_waits_for_its_server_to_come_back(tmp_path: Path, until: A
         await until(lambda: handout.lanes == (server.url,))
         server.process.send_signal(signal.SIGKILL)
         server.process.wait(10)
-        await handout.put(errand(lost))
+        handout.put(errand(lost))
         await until(lambda: handout.lanes == ())
     with fake_comfy(log=tmp_path / "log", port=int(server.url.rpartition(":")[2])):
         await until(lambda: handout.lanes == (server.url,))
         after = errand(Executed(outcome=SUCCEEDED))
-        await handout.put(after)
+        handout.put(after)
         assert (await result(after)).outcome == SUCCEEDED
-        await handout.close()
+        handout.close()
         await working
         await session.__aexit__(None, None, None)
 
@@ -155,7 +155,7 @@ async def test_a_lane_ends_when_its_server_stays_away(until: Any) -> None:
     handout: Handout[Errand] = Handout()
     async with Session("http://127.0.0.1:1") as session:
         working = asyncio.create_task(lane(session, handout, clock=Impatient()).work())
-        await handout.put(errand(Executed(outcome=transient(Reason.SERVER, "refused"))))
+        handout.put(errand(Executed(outcome=transient(Reason.SERVER, "refused"))))
         await asyncio.wait_for(working, 20)
 
     assert handout.lanes == ()

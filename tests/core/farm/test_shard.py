@@ -49,7 +49,7 @@ async def lanes(shard: Shard) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await shard.close()
+        shard.close()
         await asyncio.gather(*working, return_exceptions=True)
 
 
@@ -107,7 +107,7 @@ async def test_a_prompt_on_a_given_server_is_followed_although_that_has_no_lane(
         while isinstance(step, Retry):
             step = await shard.render(job)
         await shard.sync(job)
-        await shard.close()
+        shard.close()
         await working
         tries = await ledger.attempts(job.id)
 
@@ -230,7 +230,7 @@ async def test_without_lanes_whoever_waits_is_told(project: Any, serving: Servin
         assert not rendering.done()
 
         async with lanes(shard):
-            await shard.close()
+            shard.close()
         with pytest.raises(NoLane):
             await rendering
         await shard.give_back(job)

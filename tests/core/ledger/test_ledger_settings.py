@@ -127,12 +127,16 @@ async def test_a_job_past_its_deadline_is_not_begun_but_dies_with_the_reason(
     assert await ledger.claim(late, "me") is None
 
 
-async def test_expiring_names_the_jobs_and_is_safe_to_repeat(ledger: Ledger, add: Add) -> None:
+async def test_jobs_that_come_too_late_are_told_of_once(ledger: Ledger, add: Add) -> None:
     late, _, later = await add({"deadline": PAST}, {}, {"deadline": PAST + 1})
+    told: list[JobRecord] = []
 
-    assert set(await ledger.expire("b")) == {late, later}
-    assert await ledger.expire("b") == ()
-    assert await ledger.counts("b") == {"dead": 2, "pending": 1}
+    assert len(await ledger.take("b", "me", 2, on_late=told.extend)) == 1
+    assert await ledger.take("b", "me", 2, on_late=told.extend) == ()
+
+    assert {job.id for job in told} == {late, later}
+    assert {(job.status, job.reason_class) for job in told} == {(Status.DEAD, "too late")}
+    assert await ledger.counts("b") == {"dead": 2, "running": 1}
 
 
 async def test_what_is_begun_outlives_its_deadline(ledger: Ledger, add: Add, make_job: MakeJob) -> None:
@@ -146,7 +150,7 @@ async def test_what_is_begun_outlives_its_deadline(ledger: Ledger, add: Add, mak
     late = {"deadline": PAST}
     await add(late, late, late, specs=specs)
 
-    assert await ledger.expire("b") == ()
+    assert await ledger.take("b", "you", 1) == ()
 
     await ledger.give_back(open_)
     await ledger.give_back(rendered)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
-from comfyfarm.outputs.store import OutputStore, open_output_store
+from comfyfarm.outputs.store import open_output_store
 from infra.s3_server import S3Server, s3_server
 
 
@@ -29,7 +29,7 @@ def out(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, S3Access |
 
 
 @pytest.fixture
-def store(out: tuple[str, S3Access | None]) -> OutputStore:
+def store(out: tuple[str, S3Access | None]) -> ObjectPlace:
     """The output store."""
     return open_output_store(out[0], access=out[1])
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from comfyfarm.cache.objects import ObjectPlace
+from comfyfarm.cache.place import ObjectPlace, PutFile
 from comfyfarm.errors import StoreError, UsageError
-from comfyfarm.outputs.store import OutputStore, open_output_store
+from comfyfarm.outputs.store import open_output_store
 
 _KEY = "0c6f2c3c-3f06-5f0f-9d6e-6d2a4c1c7c55/sub/ü 1.png"
 
@@ -20,14 +20,15 @@ def _file(tmp_path: Path, data: bytes) -> Path:
     return path
 
 
-async def _put(store: OutputStore, key: str, file: Path) -> None:
-    data = file.read_bytes()
-    await store.put(key, file, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+async def _put(store: ObjectPlace, key: str, file: Path, *, as_it_was: bytes | None = None) -> None:
+    data = file.read_bytes() if as_it_was is None else as_it_was
+    put = PutFile(name=key, file=file, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    await store.put_file(put, mode="overwrite")
 
 
 @pytest.mark.parametrize("size", [0, 1, 5_000_000, 17 << 20])
 async def test_a_stored_file_is_whole(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path, size: int
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path, size: int
 ) -> None:
     data = random.Random(size).randbytes(size)
 
@@ -37,14 +38,14 @@ async def test_a_stored_file_is_whole(
 
 
 async def test_storing_again_changes_nothing_and_other_bytes_replace(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path
 ) -> None:
     for data in (b"first", b"first", b"other"):
         await _put(store, _KEY, _file(tmp_path, data))
         assert await seen.read_bytes(_KEY) == data
 
 
-async def test_small_bytes_replace_what_was_there(store: OutputStore, seen: ObjectPlace) -> None:
+async def test_small_bytes_replace_what_was_there(store: ObjectPlace, seen: ObjectPlace) -> None:
     await store.put_all([], ("p.json", b"one"), guard=lambda: None)
     await store.put_all([], ("p.json", b"three"), guard=lambda: None)
 
@@ -52,12 +53,12 @@ async def test_small_bytes_replace_what_was_there(store: OutputStore, seen: Obje
 
 
 async def test_a_file_that_shrank_since_it_was_collected_is_refused(
-    store: OutputStore, tmp_path: Path
+    store: ObjectPlace, tmp_path: Path
 ) -> None:
     file = _file(tmp_path, b"shrunk")
 
     with pytest.raises(StoreError):
-        await store.put(_KEY, file, sha256=hashlib.sha256(b"as it was").hexdigest(), size=9)
+        await _put(store, _KEY, file, as_it_was=b"as it was")
 
 
 async def test_a_folder_shows_no_second_copy_and_removes_what_a_crash_left(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ async def test_a_file_that_is_refused_leaves_no_folder_behind(tmp_path: Path) ->
     store = open_output_store(str(out))
 
     with pytest.raises(StoreError):
-        await store.put(_KEY, _file(tmp_path, b"other"), sha256="0" * 64, size=5)
+        await _put(store, _KEY, _file(tmp_path, b"other"), as_it_was=b"first")
 
     assert list(out.rglob("*")) == []
 
@@ -96,7 +97,7 @@ async def test_a_folder_refuses_bytes_that_changed_at_equal_length(tmp_path: Pat
     store = open_output_store(str(tmp_path / "out"))
 
     with pytest.raises(StoreError, match="no longer the bytes"):
-        await store.put(_KEY, _file(tmp_path, b"data"), sha256=hashlib.sha256(b"atad").hexdigest(), size=4)
+        await _put(store, _KEY, _file(tmp_path, b"data"), as_it_was=b"atad")
 
     assert not (tmp_path / "out" / _KEY).exists()
 

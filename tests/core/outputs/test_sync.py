@@ -10,7 +10,6 @@ from comfyfarm.errors import StaleClaim, StoreError
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.records import OutputFile
 from comfyfarm.outputs.names import SpooledFile
-from comfyfarm.outputs.store import OutputStore
 from comfyfarm.outputs.sync import sync_job, unsync_job
 
 _JOB = JobId("0c6f2c3c-3f06-5f0f-9d6e-6d2a4c1c7c55")
@@ -28,7 +27,7 @@ def _spooled(tmp_path: Path, path: str, data: bytes) -> SpooledFile:
 
 
 async def test_all_files_lie_under_the_job_with_their_provenance(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path
 ) -> None:
     files = [_spooled(tmp_path, f"sub/{n}.png", f"{n}".encode() * 100) for n in range(20)]
 
@@ -41,7 +40,7 @@ async def test_all_files_lie_under_the_job_with_their_provenance(
 
 
 async def test_a_missing_file_fails_the_job_and_the_others_are_stored(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path
 ) -> None:
     lost, kept = _spooled(tmp_path, "lost.png", b"lost"), _spooled(tmp_path, "kept.png", b"kept")
     lost.local.unlink()
@@ -54,7 +53,7 @@ async def test_a_missing_file_fails_the_job_and_the_others_are_stored(
 
 
 async def test_a_sync_that_failed_is_finished_by_the_next(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path
 ) -> None:
     file = _spooled(tmp_path, "late.png", b"late")
     file.local.unlink()
@@ -69,7 +68,7 @@ async def test_a_sync_that_failed_is_finished_by_the_next(
 
 
 async def test_an_owner_that_may_have_lost_its_claim_stores_nothing_more(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path
 ) -> None:
     files = [_spooled(tmp_path, f"{n}.png", f"{n}".encode()) for n in range(3)]
     asked: list[int] = []
@@ -87,7 +86,7 @@ async def test_an_owner_that_may_have_lost_its_claim_stores_nothing_more(
 
 
 async def test_what_is_made_again_is_taken_away_first(
-    store: OutputStore, seen: ObjectPlace, tmp_path: Path
+    store: ObjectPlace, seen: ObjectPlace, tmp_path: Path
 ) -> None:
     files = [_spooled(tmp_path, f"sub/{n}.png", b"x") for n in range(3)]
     made = [OutputFile(path=file.path, sha256=file.sha256, size=file.size) for file in files]
