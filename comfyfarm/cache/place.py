@@ -106,6 +106,7 @@ class ObjectPlace(ABC):
     async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes], *, guard: Guard) -> None:
         """Write files, replacing what is there, and then a small one: where that lies, all are there.
 
+        Nobody may change the files afterwards: a folder links them where it can.
         All get their chance before the first failure is raised: what is stored need not be sent again.
         """
         slots = asyncio.Semaphore(FILES_AT_ONCE)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 
 @dataclass(frozen=True)
@@ -46,27 +44,6 @@ class Waiting:
                     group.append(one)
             self._is_worked_on = bool(group)
             return group
-
-
-def run_apart(one: Work, connection: Connection, driver: sqlite3.Connection) -> Any:
-    """Run one of several in a transaction: what it wrote is dropped when it raises.
-
-    Returns:
-        What it returned, or what it raised.
-
-    Raises:
-        SQLAlchemyError: the database's own trouble, which may have cost the others their work, too.
-    """
-    driver.execute("SAVEPOINT one")
-    try:
-        result = one.work(connection)
-    except (SQLAlchemyError, sqlite3.Error):
-        raise
-    except Exception as exc:  # noqa: BLE001 - handed whole to whoever waits
-        driver.execute("ROLLBACK TO one")
-        result = exc
-    driver.execute("RELEASE one")
-    return result
 
 
 def deliver(group: Sequence[Work], results: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from comfyfarm.errors import UsageError
 from comfyfarm.ledger.database import Database
+from comfyfarm.ledger.schema import metadata
 from comfyfarm.ledger.sqlite import SqliteStore
 
 HEAD = "0002"
@@ -60,10 +61,22 @@ def _revision(connection: Connection) -> str | None:
     return found
 
 
+def _create(connection: Connection) -> None:
+    """A new ledger, as all migrations together would leave it."""
+    metadata.create_all(connection)
+    connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
 def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-    # alembic costs 0.1 s to load, and most openings find nothing to do.
+    revision = _revision(connection)
+    if revision is None:
+        _create(connection)
+    if revision in {None, HEAD}:
+        return
+    # alembic takes 0.3 s, and most openings find nothing to do.
     from alembic import command
     from alembic.config import Config
     from alembic.util import CommandError

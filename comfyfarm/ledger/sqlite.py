@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from comfyfarm.ledger.group import Waiting, Work, deliver, run_apart
+from comfyfarm.ledger.group import Waiting, Work, deliver
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class SqliteStore:
         self._connections.close()
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        with self._connections.transaction("BEGIN") as (connection, _driver):
+        with self._connections.transaction("BEGIN") as connection:
             return work(connection)
 
     def _write_what_waits(self) -> None:
@@ -80,15 +80,13 @@ class SqliteStore:
         except Exception as exc:  # noqa: BLE001 - the top of the writer's loop: handed whole to whoever waits
             if len(group) == 1:
                 return [exc]
-        # Nothing of the group was kept: alone, each succeeds or fails for itself.
+        # Seldom: a claim was stale. Nothing of the group was kept: alone, each succeeds or fails for itself.
         return [self._written([one])[0] for one in group]
 
     def _write(self, group: Sequence[Work]) -> list[Any]:
         # A reader that turns writer fails at once when another wrote in between: take the lock first.
-        with self._connections.transaction("BEGIN IMMEDIATE") as (connection, driver):
-            if len(group) == 1:
-                return [group[0].work(connection)]
-            return [run_apart(one, connection, driver) for one in group]
+        with self._connections.transaction("BEGIN IMMEDIATE") as connection:
+            return [one.work(connection) for one in group]
 
 
 class _Connections:
@@ -113,12 +111,12 @@ class _Connections:
         return found
 
     @contextmanager
-    def transaction(self, begin: str) -> Iterator[tuple[Connection, sqlite3.Connection]]:
+    def transaction(self, begin: str) -> Iterator[Connection]:
         """A transaction on this thread's connection, kept when the block ends and dropped when it raises."""
         connection, driver = self.mine()
         driver.execute(begin)
         try:
-            yield connection, driver
+            yield connection
             driver.execute("COMMIT")
         finally:
             if driver.in_transaction:

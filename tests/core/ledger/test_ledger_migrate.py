@@ -4,6 +4,8 @@ import asyncio
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from comfyfarm.control.postgres import Postgres
 from comfyfarm.errors import UsageError
@@ -33,22 +35,64 @@ asyncio.run(main())
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def make_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Places where no ledger is yet, a new one with each call."""
+    number = count()
+
+    def make() -> str:
+        if request.param == "sqlite":
+            return f"sqlite:///{tmp_path}/deep/down/{next(number)}.db"
+        server: Postgres = request.getfixturevalue("postgres")
+        name = f"new_{abs(hash(tmp_path))}_{next(number)}"
+        server.create_database(name)
+        return server.url(name)
+
+    return make
+
+
+@pytest.fixture
+def new_url(make_place: Callable[[], str]) -> str:
     """A place where no ledger is yet."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/deep/down/ledger.db"
-    server: Postgres = request.getfixturevalue("postgres")
-    name = f"new_{abs(hash(tmp_path))}"
-    server.create_database(name)
-    return server.url(name)
+    return make_place()
 
 
 def _differences(connection: Connection) -> object:
     return compare_metadata(MigrationContext.configure(connection), metadata)
 
 
-async def test_migrations_make_what_the_code_expects(ledger: Ledger) -> None:
-    assert await ledger._read(_differences) == []
+def _upgrade(connection: Connection, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def _shape(connection: Connection) -> dict[str, object]:
+    """Each table's columns and indexes, whatever their order."""
+    seen = inspect(connection)
+    return {
+        table: (
+            {
+                one["name"]: (str(one["type"]), one["nullable"], one["default"])
+                for one in seen.get_columns(table)
+            },
+            {one["name"]: (one["column_names"], one["unique"]) for one in seen.get_indexes(table)},
+            {tuple(one["constrained_columns"]) for one in seen.get_foreign_keys(table)},
+        )
+        for table in metadata.tables
+    }
+
+
+async def test_a_new_ledger_is_what_all_migrations_make(make_place: Callable[[], str]) -> None:
+    async with Ledger(make_place()) as migrated:
+        await migrated._write(lambda connection: _upgrade(connection, "head"))
+        assert await migrated._read(_differences) == []
+        expected = await migrated._read(_shape)
+
+    async with await open_ledger(make_place()) as new:
+        assert await new._read(_differences) == []
+        assert await new._read(_shape) == expected
+        await new._write(lambda connection: _upgrade(connection, "head"))  # finds nothing to do
 
 
 def test_the_newest_migration_is_the_one_that_is_looked_for() -> None:
@@ -73,10 +117,7 @@ VALUES ('1', 'b', 0, 'g', '[]', 'c', 'pending', NULL), ('2', 'b', 1, 'g', '[]', 
 
 async def test_jobs_of_an_older_ledger_are_handed_out_as_before(new_url: str) -> None:
     def make_old(connection: Connection) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(MIGRATIONS))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        _upgrade(connection, "0001")
         for statement in _FIRST_ROWS.split(";")[:-1]:
             connection.execute(text(statement))
 
