@@ -313,9 +313,8 @@ class Shard:
 
     def _is_rendered(self, job: TakenJob) -> bool:
         """Whether its files are kept here: those of a host that died must be made again."""
-        files = self._files(job.record)
         return job.record.status == Status.RENDERED and all(
-            one.local.is_file() and one.local.stat().st_size == one.size for one in files
+            one.local.is_file() and one.local.stat().st_size == one.size for one in self._files(job.record)
         )
 
     # --- ends ----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The stages in order, for whoever drives them: the command without Prefect, or a flow."""
 
+import gc
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -159,5 +160,10 @@ async def open_shard(
         on_late=on_late,
         shard_id=shard_id,
     )
-    async with shard:
-        yield shard
+    # What is loaded by now is here to stay, node schemas above all: it need not be searched for garbage.
+    gc.freeze()
+    try:
+        async with shard:
+            yield shard
+    finally:
+        gc.unfreeze()

@@ -39,11 +39,13 @@ def choose(
     load = {lane.url: lane.in_flight for lane in lanes}
     if load.get(asking, depth) >= depth:
         return None
+    others = [url for url, in_flight in load.items() if url != asking and in_flight < depth]
+    if not any(job.pinned or job.avoid for job in waiting):  # nearly always: any lane may take any job
+        return 0 if len(waiting) > (len(others) if load[asking] else 0) else None
     takers = [_takers(job, load.keys()) for job in waiting]
     mine = [index for index, urls in enumerate(takers) if asking in urls]
     if load[asking] == 0:
         return mine[0] if mine else None
-    others = [url for url, in_flight in load.items() if url != asking and in_flight < depth]
     fed = _fed(others, takers)
     return next((i for i in mine if _fed(others, [*takers[:i], *takers[i + 1 :]]) == fed), None)
 
