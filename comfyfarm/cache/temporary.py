@@ -36,10 +36,12 @@ class TemporaryFile:
         if mode is not None:
             os.fchmod(self.fd, mode)
         os.fsync(self.fd)
-        final.parent.mkdir(parents=True, exist_ok=True)
+        if final.parent == self.path.parent:
+            self._levels = 0
+        else:
+            final.parent.mkdir(parents=True, exist_ok=True)
         self.path.rename(final)
         self._is_published = True
-        self._levels *= final.parent != self.path.parent
         sync_folder(final.parent)
         self.discard()
 
@@ -73,13 +75,21 @@ def open_temporary(folder: Path, *, prefix: str = "", levels: int = 2) -> Tempor
         path = folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
         # Who finds the folder empty removes it, perhaps just now.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            folder.mkdir(parents=True, exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            fd = _create(path)
             if _hold(fd) and os.fstat(fd).st_nlink:
                 return TemporaryFile(path, fd, levels=levels)
             # A sweep came between creation and lock, and took the file for a dead one.
             os.close(fd)
     raise OSError(errno.EBUSY, "cannot keep a temporary file", str(folder))
+
+
+def _create(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o666)
 
 
 def sweep(folder: Path, *, prefix: str = "") -> int:

@@ -1,16 +1,18 @@
 """Ends prompts that nobody waits for any more: proven, and then written down."""
 
 import asyncio
+import contextlib
 import logging
 
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.wire import Phase
-from comfyfarm.errors import ServerError
+from comfyfarm.errors import ServerError, UsageError
 from comfyfarm.farm.recorder import give_up
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import is_gone, this_owner
-from comfyfarm.ledger.records import AttemptRecord, Claim, JobRecord, Status
+from comfyfarm.ledger.records import UNFINISHED, AttemptRecord, Claim, JobRecord, Status
+from comfyfarm.outputs.collect import Spool
 from comfyfarm.run.cancel import cancel_prompt
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,15 @@ async def _is_done(client: ComfyClient, attempt: AttemptRecord) -> bool:
     except ServerError:
         return False
     return state.phase is Phase.COMPLETED and state.number in {None, attempt.prompt_number}
+
+
+async def sweep_spool(ledger: Ledger, spool: Spool) -> None:
+    """Remove files of jobs that are over: their owner died, or lost the claim while it had them."""
+    for job_id in spool.jobs():
+        with contextlib.suppress(UsageError):  # a job of another ledger
+            job = await ledger.job(job_id)
+            if job.status not in UNFINISHED and job.spool is None:
+                spool.clear(job_id)
 
 
 async def interrupt_left(ledger: Ledger, batch: str) -> int:

@@ -20,7 +20,7 @@ from comfyfarm.clock import Clock
 from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
 from comfyfarm.errors import FarmError, NoLane, StaleClaim, StoreError
-from comfyfarm.farm.ending import INTERRUPT_S, end_prompt
+from comfyfarm.farm.ending import INTERRUPT_S, end_prompt, sweep_spool
 from comfyfarm.farm.lane import Errand, Lane
 from comfyfarm.farm.leases import SURE_S, Leases
 from comfyfarm.farm.pictures import Pictures
@@ -101,6 +101,7 @@ class Shard:
                 self._work.batch, self._request.host, self._owner, shard_id=self.id
             )
             stack.push_async_callback(self._ledger.end_shard, self.id)
+            await sweep_spool(self._ledger, self._spool)
             stack.push_async_callback(self._give_parked_back)
             stack.push_async_callback(self._rendering.close)
             await stack.enter_async_context(self._leases)

@@ -54,8 +54,8 @@ class Batchwork:
             for asset in find_assets(graph, schema)
             if is_uploaded(asset)
         }
-        graph = with_output_prefix(place_assets(graph, names), schema, job.id)
-        return graph.to_api(), expected_outputs(graph, schema)
+        placed = place_assets(graph, names)
+        return with_output_prefix(placed, schema, job.id).to_api(), expected_outputs(placed, schema)
 
     def asset(self, job: JobRecord, name: str) -> AssetFile:
         """The input file of this name: the job's own, else that of its graph."""

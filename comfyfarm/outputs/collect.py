@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import shutil
 from collections.abc import Iterable
 from itertools import count
@@ -32,6 +33,10 @@ class Spool:
     def folder(self, job_id: JobId) -> Path:
         """The job's own folder; it need not exist."""
         return self._root / job_id
+
+    def jobs(self) -> tuple[JobId, ...]:
+        """Jobs that have a folder here, whichever ledger they are in."""
+        return tuple(JobId(entry.name) for entry in os.scandir(self._root)) if self._root.is_dir() else ()
 
     def clear(self, job_id: JobId) -> None:
         """Forget the job's files: they are synced, or about to be collected anew."""

@@ -45,6 +45,8 @@ def find_assets(workflow: Workflow, schema: NodeSchema) -> tuple[Asset, ...]:
 
 def place_assets(workflow: Workflow, uploaded: Mapping[tuple[NodeId, str], str]) -> Workflow:
     """The workflow with uploaded files in place; `uploaded` says the server's name by node and input."""
+    if not uploaded:
+        return workflow
     graph = workflow.to_api()
     for (node, name), given in uploaded.items():
         graph[node]["inputs"][name] = given

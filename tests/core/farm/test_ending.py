@@ -4,14 +4,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from comfyfarm.comfy.client import ComfyClient
-from comfyfarm.farm.ending import interrupt_left
+from comfyfarm.farm.ending import interrupt_left, sweep_spool
 from comfyfarm.farm.prepare import prepare, read_sources
 from comfyfarm.farm.stage import load_batch, record_batch
+from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger, open_ledger
 from comfyfarm.ledger.owner import this_owner
+from comfyfarm.outputs.collect import Spool
 from comfyfarm.workflow.schema import NodeSchema
 
 Serving = Callable[..., Any]
@@ -33,6 +36,29 @@ async def recorded(project: Any, ledger: Ledger, count: int) -> str:
     assert again == request
     assert plan.graphs == prepared.graphs
     return prepared.batch
+
+
+async def test_files_of_jobs_that_are_over_are_swept_and_no_others(project: Any, tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    async with await open_ledger(project.ledger_url) as ledger:
+        batch = await recorded(project, ledger, 4)
+        taken = await ledger.take(batch, this_owner(), 4)
+        over, dead_with_files, rendered, running = (claim for _, claim in taken)
+        for claim in (over, dead_with_files, rendered):
+            attempt = await ledger.begin_attempt(claim, server_url="s", server_identity="", client_id="c")
+            await ledger.rendered(claim, attempt.id, (), spool=str(spool.folder(claim.job_id)), seconds=1.0)
+        await ledger.succeed(over)
+        await ledger.bury(dead_with_files, reason_class="upload", reason="no room")
+        stranger = JobId("00000000-0000-4000-8000-000000000001")
+        kept = {stranger, *(claim.job_id for claim in (dead_with_files, rendered, running))}
+        for job_id in (over.job_id, *kept):
+            (spool.folder(job_id) / "deep").mkdir(parents=True)
+            (spool.folder(job_id) / "deep" / "a.png").write_bytes(b"x")
+
+        await sweep_spool(ledger, spool)
+        await sweep_spool(ledger, Spool(tmp_path / "none yet"))
+
+    assert set(spool.jobs()) == kept
 
 
 async def test_prompts_of_the_dead_are_interrupted_and_those_of_the_living_are_not(
