@@ -216,6 +216,10 @@ async def _main(parameters: dict[str, Any]) -> int:
     except TryLater as exc:
         sys.stderr.write(f"comfyfarm: {exc}\n")
         return exc.exit_code
+    except Exception:
+        # Of Prefect's client as a rule. Python's own exit code would say that the workflow is at fault.
+        logger.exception("the flow broke; the same call goes on where it was")
+        return TryLater.exit_code
     error = state.data if isinstance(state.data, BaseException) else None
     if isinstance(error, FarmError):
         sys.stderr.write(f"comfyfarm: {error}\n")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from pydantic import SecretStr
 
 from comfyfarm.cli.flow_child import run_flow
@@ -12,15 +13,52 @@ from comfyfarm.farm.ledgers import Backends
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import host_slug
 from comfyfarm.farm.stopping import Stop
-from comfyfarm.settings import read_settings
+from comfyfarm.settings import FarmSettings, read_settings
 from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
 
 pytestmark = [pytest.mark.prefect, pytest.mark.timeout(120)]
 
 
+@pytest.fixture
+def settings(tmp_path: Path) -> FarmSettings:
+    return read_settings(
+        {"COMFYFARM_STATE_DIR": str(tmp_path / "state"), "COMFYFARM_CACHE_DIR": str(tmp_path / "cache")}
+    )
+
+
+async def test_a_flow_that_breaks_is_to_be_tried_later_and_not_the_workflows_fault(
+    tmp_path: Path, settings: FarmSettings
+) -> None:
+    async def healthy(_request: web.Request) -> web.Response:
+        return web.json_response(True)
+
+    prefect = web.Application()  # every other route answers 404
+    prefect.router.add_get("/api/health", healthy)
+    with serve(FakeComfy().app) as url, serve(prefect) as broken:
+        request = RenderRequest(
+            workflow={"1": {"class_type": "EmptyImage", "inputs": {}}},
+            out=str(tmp_path / "out"),
+            servers=(url,),
+            batch="broken",
+            cache_dir=tmp_path / "cache",
+            host=host_slug(),
+        )
+        ledger = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
+        backends = Backends(ledger_url=ledger, prefect_api_url=f"{broken}/api")
+
+        code = await run_flow(
+            request, backends, settings, stop=Stop(), verbose=False, on_bytes=lambda *_: None
+        )
+
+    assert code == 3
+
+
 async def test_the_command_hears_how_many_bytes_of_the_models_have_come(
-    prefect_api: ControlStatus, tmp_path: Path, upscaling: tuple[dict[str, Any], dict[str, Any]]
+    prefect_api: ControlStatus,
+    settings: FarmSettings,
+    tmp_path: Path,
+    upscaling: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     graph, lock = upscaling
     told: list[tuple[int, int]] = []
@@ -36,12 +74,6 @@ async def test_the_command_hears_how_many_bytes_of_the_models_have_come(
             host=host_slug(),
         )
         backends = Backends(ledger_url=SecretStr(prefect_api.ledger_url), prefect_api_url=prefect_api.api_url)
-        settings = read_settings(
-            {
-                "COMFYFARM_STATE_DIR": str(tmp_path / "state"),
-                "COMFYFARM_CACHE_DIR": str(tmp_path / "cache"),
-            }
-        )
 
         code = await run_flow(
             request,
