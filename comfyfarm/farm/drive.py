@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock
-from comfyfarm.errors import FarmError
+from comfyfarm.errors import FarmError, SpoolError
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.stopping import Stop
 from comfyfarm.farm.taken import TakenJob
@@ -26,7 +26,8 @@ async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | Non
 
     Ends when the batch has no unfinished job, also none of another process, or when the shard
     has no server left. An error of `run_job` that its caller must act on (a full disk, a ledger
-    that is gone) ends it: what is open is interrupted and given back, and the error is raised.
+    that is gone) ends it: what is open is interrupted and given back, and the error is raised. For want of
+    room here no prompt is interrupted: whoever goes on can collect it.
 
     Returns:
         False when `stop` ended it: what ran had its grace time, the rest is interrupted and given back.
@@ -36,10 +37,11 @@ async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | Non
     try:
         await _drive(shard, run_job, clock, stop)
     except ExceptionGroup as failed:
-        with contextlib.suppress(FarmError):
-            await shard.interrupt(cancelled=False)
         # Whoever calls acts on the error itself; the others were cancelled for it.
-        raise failed.exceptions[0] from failed
+        error = failed.exceptions[0]
+        with contextlib.suppress(FarmError):
+            await (shard.leave() if isinstance(error, SpoolError) else shard.interrupt(cancelled=False))
+        raise error from failed
     finally:
         stop.is_watched = False
     if stop.is_asked:

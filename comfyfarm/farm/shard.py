@@ -344,6 +344,14 @@ class Shard:
                 logger.warning("%s", exc)
                 self._forget(job)
 
+    async def leave(self) -> None:
+        """Give every job back, and its prompt to whoever goes on with it: what a GPU has done is not lost."""
+        for job in tuple(self._jobs.values()):
+            if job.recorder is not None:
+                await job.recorder.stop(within_s=_ON_ITS_WAY_S)
+            await self._ledger.give_back(job.claim)
+            self._forget(job)
+
     async def interrupt(self, *, cancelled: bool) -> None:
         """End every prompt of ours on every server, proven; then the jobs are cancelled, or given back.
 

@@ -301,21 +301,22 @@ async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
 async def test_a_host_that_cannot_keep_files_blames_no_job_and_renders_nothing_twice(
     project: Any, serving: Serving
 ) -> None:
-    serving()
+    served = serving(prompt_seconds=0.3)
     spool = project.root / "state" / "spool"
     spool.parent.mkdir()
     spool.write_text("a file where the folder should be: no disk takes anything here")
-    request = project.request(project.jobs(1))
+    request = project.request(project.jobs(3))
 
     with pytest.raises(SpoolError, match="free some space"):
         await project.render(request)
-    (before,) = await project.rows(f"{plan_jobs(request, read_sources(request)).batch}")
+    before = await project.rows(f"{plan_jobs(request, read_sources(request)).batch}")
     spool.unlink()
-    (after,) = await project.render(request)
+    after = await project.render(request)
 
-    assert before.status == "pending"
-    assert after.status == "succeeded"
+    assert {row.status for row in before} == {"pending"}
+    assert {row.status for row in after} == {"succeeded"}
     assert set(project.prompts().values()) == {1}
+    assert {one["end"] for one in served.fake.log} == {"success"}
 
 
 async def test_an_interrupt_leaves_the_outcome_of_a_job_that_waits_for_its_retry(
