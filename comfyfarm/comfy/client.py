@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +12,7 @@ import httpx
 from pydantic import ValidationError
 
 from comfyfarm.addresses import mask
+from comfyfarm.comfy.http import Http
 from comfyfarm.comfy.wire import (
     Device,
     HistoryEntry,
@@ -42,10 +41,7 @@ class ComfyClient:
         """`timeout_s` bounds each connect, each read and each write."""
         self.url = url.rstrip("/")
         self.shown_url = mask(self.url)
-        # Servers are on loopback or on the farm's own network: no proxy of the environment applies.
-        self._http = httpx.AsyncClient(
-            base_url=self.url, timeout=timeout_s, trust_env=False, verify=_certificates()
-        )
+        self._http = Http(self.url, timeout_s=timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,7 +53,7 @@ class ComfyClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self._http.close()
 
     async def submit(
         self, graph: Mapping[str, Any], *, prompt_id: JobId, client_id: str, timeout_s: float = 60.0
@@ -74,7 +70,7 @@ class ComfyClient:
         Source: `post_prompt` in ComfyUI's server.py at 0.27.0.
         """
         body = {"prompt": graph, "prompt_id": prompt_id, "client_id": client_id}
-        response = await self._send("POST", "/prompt", json=body, timeout=timeout_s)
+        response = await self._send("POST", "/prompt", json=body, timeout_s=timeout_s)
         raw = _lenient(response.content)
         answer = raw if isinstance(raw, dict) else {}
         number = finite(answer.get("number"))
@@ -154,13 +150,13 @@ class ComfyClient:
 
         Source: `api_server/routes/internal/internal_routes.py` in ComfyUI at 0.27.0.
         """
-        response = await self._send("GET", "/internal/logs", timeout=_LOG_TIMEOUT_S)
+        response = await self._send("GET", "/internal/logs", timeout_s=_LOG_TIMEOUT_S)
         raw = _lenient(response.content)
         return raw[-_LOG_TAIL:] if response.status_code == 200 and isinstance(raw, str) else ""
 
     async def system_stats(self, *, timeout_s: float = 3.0) -> SystemStats:
         """Version and device. Answering proves little: a server whose worker is dead does it too."""
-        raw = await self._json("GET", "/system_stats", timeout=timeout_s)
+        raw = await self._json("GET", "/system_stats", timeout_s=timeout_s)
         system, devices = raw.get("system"), raw.get("devices")
         version = system.get("comfyui_version") if isinstance(system, dict) else None
         first = devices[0] if isinstance(devices, list) and devices else {}
@@ -172,7 +168,7 @@ class ComfyClient:
 
     async def object_info(self) -> bytes:
         """All node classes with their inputs: the node schema of this server, about 1.4 MB."""
-        response = await self._send("GET", "/object_info", timeout=_OBJECT_INFO_TIMEOUT_S)
+        response = await self._send("GET", "/object_info", timeout_s=_OBJECT_INFO_TIMEOUT_S)
         if response.status_code != 200:
             raise _other_answer(self.shown_url, response)
         return response.content
@@ -212,16 +208,16 @@ class ComfyClient:
         return digest.hexdigest(), size
 
     @asynccontextmanager
-    async def _stream(self, path: str, query: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
+    async def _stream(self, path: str, query: dict[str, str]) -> AsyncIterator[httpx.Response]:
         try:
-            async with self._http.stream("GET", path, params=query) as response:
+            async with self._http.stream(path, query) as response:
                 yield response
         except httpx.HTTPError as exc:
             raise ServerUnreachable(self.shown_url, _said(exc)) from exc
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            return await self._http.request(method, path, **options)
+            return await self._http.send(method, path, **options)
         except httpx.HTTPError as exc:
             is_refused = _was_refused(exc)
             raise ServerUnreachable(self.shown_url, f"{method} {path}: {_said(exc)}", is_refused) from exc
@@ -252,12 +248,6 @@ def _was_refused(exc: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Reading the certificates takes tens of milliseconds: once is enough."""
-    return httpx.create_ssl_context(trust_env=False)
 
 
 def _lenient(body: bytes) -> Any:

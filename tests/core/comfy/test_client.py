@@ -275,6 +275,21 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
                 await client.queue()
 
 
+async def test_user_and_password_of_the_address_are_sent_and_no_redirect_is_followed(
+    answering: Answering,
+) -> None:
+    async def queue(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != "Basic bWU6cEBzcw==":
+            raise web.HTTPFound("/queue")
+        return web.json_response({"queue_running": [], "queue_pending": []})
+
+    url = answering({"GET /queue": queue})
+    async with ComfyClient(url.replace("://", "://me:p%40ss@")) as known, ComfyClient(url) as stranger:
+        assert set((await known.queue()).values()) == {()}
+        with pytest.raises(ProtocolError, match="answered 302"):
+            await stranger.queue()
+
+
 async def test_a_password_in_the_address_is_not_shown() -> None:
     async with ComfyClient("http://me:hunter2@127.0.0.1:1") as client:
         with pytest.raises(ServerUnreachable) as caught:
