@@ -154,10 +154,11 @@ async def test_several_faults_of_a_node_come_together(comfy: Any) -> None:
     graph = {"1": without(empty(height=0), "width"), "2": SAVE}
     body = (await comfy.post("/prompt", {"prompt": graph})).json()
 
-    assert [each["type"] for each in body["node_errors"]["1"]["errors"]] == [
+    # The real one looks at a set of names: the order is another with each start.
+    assert {each["type"] for each in body["node_errors"]["1"]["errors"]} == {
         "required_input_missing",
         "value_smaller_than_min",
-    ]
+    }
 
 
 async def test_an_id_of_our_choosing_is_kept(comfy: Any, graphs: Any, new_id: Any) -> None:
