@@ -129,7 +129,7 @@ async def _hold_lane(shard: Shard, server: Server) -> None:
             # Its module is private to Prefect, hence by name.
             if type(exc).__name__ != "ConcurrencySlotAcquisitionError":
                 logger.exception("lane of %s", mask(server.url))
-                await shard.lane_lost(server.url)
+                await shard.lanes.lost(server.url)
                 return
             logger.warning("no GPU slot yet for %s: %s", mask(server.url), exc)
             await SystemClock().sleep(2.0)

@@ -110,7 +110,7 @@ async def hydrate(
 @task(name="lane", cache_policy=NO_CACHE, persist_result=False)
 async def lane(shard: Shard, url: str) -> None:
     """Hold one GPU slot for the length of the shard, and work through jobs on its server."""
-    await shard.lane(url)
+    await shard.lanes.work(url)
 
 
 @task(name="render", cache_policy=NO_CACHE, persist_result=False, retry_condition_fn=may_succeed_later)

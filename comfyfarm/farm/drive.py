@@ -53,9 +53,9 @@ async def end_lanes(
     shard: Shard, lanes: Mapping[str, "asyncio.Task[None]"], *, within_s: float = _LANES_END_S
 ) -> None:
     """Have the lanes end, by their servers' addresses. One whose server will not let go holds nobody."""
-    shard.close()
+    shard.lanes.close()
     for url, lane in lanes.items():
-        if not shard.has_begun(url):  # it waits for its GPU slot: until another shard ends
+        if not shard.lanes.has_begun(url):  # it waits for its GPU slot: until another shard ends
             lane.cancel()
     _, left = await asyncio.wait(lanes.values(), timeout=within_s)
     for lane in left:
@@ -69,8 +69,8 @@ async def end_lanes(
 async def _drive(shard: Shard, run_job: RunJob, clock: Clock, stop: Stop) -> None:
     async with asyncio.TaskGroup() as group:
         open_jobs: set[asyncio.Task[None]] = set()
-        while shard.has_lanes and not stop.is_asked:
-            if not await shard.lane_began(_LOOK_S):
+        while shard.lanes.are_left and not stop.is_asked:
+            if not await shard.lanes.began(_LOOK_S):
                 if await shard.is_finished():
                     return
                 continue
@@ -102,7 +102,7 @@ async def _some_ended(open_jobs: set["asyncio.Task[None]"], stop: Stop) -> set["
 async def _let_end(shard: Shard, open_jobs: set["asyncio.Task[None]"], stop: Stop) -> None:
     """Let prompts that are on servers end, and their outputs be synced, while there is grace."""
     logger.warning("stopping: %d jobs are open, nothing new is begun", len(open_jobs))
-    shard.close()
+    shard.lanes.close()
     while open_jobs and shard.is_busy and stop.left_s > 0:
         _, open_jobs = await asyncio.wait(open_jobs, timeout=_STOPPING_S)
     for job in open_jobs:

@@ -30,7 +30,7 @@ def no_bar(_total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
 
 async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> None:
     """Work through the shard's batch, every lane at once. Cancelling it interrupts its prompts."""
-    lanes = {url: asyncio.create_task(shard.lane(url)) for url in shard.servers}
+    lanes = {url: asyncio.create_task(shard.lanes.work(url)) for url in shard.servers}
     try:
         await drive(
             shard,

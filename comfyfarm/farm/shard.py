@@ -1,32 +1,31 @@
 """A stretch of a batch on one host: takes jobs from the ledger, renders them on lanes, brings outputs home.
 
-No Prefect here. `flows.render_shard` and `comfyfarm.farm.local` drive it: one call of `lane` for each
+No Prefect here. `flows.render_shard` and `comfyfarm.farm.local` drive it: one call of `lanes.work` for each
 server, one of `render` and one of `sync` for each job, `take` until it gives nothing more.
 """
 
 import asyncio
-import contextlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.place import ObjectPlace
 from comfyfarm.clock import Clock
-from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
-from comfyfarm.errors import FarmError, NoLane, StaleClaim, StoreError
+from comfyfarm.errors import FarmError, StaleClaim
 from comfyfarm.farm.ending import INTERRUPT_S, end_prompt, sweep_spool
-from comfyfarm.farm.lane import Errand, Lane
+from comfyfarm.farm.lane import Errand
+from comfyfarm.farm.lanes import Lanes
 from comfyfarm.farm.leases import SURE_S, Leases
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.rendering import Rendering
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
+from comfyfarm.farm.syncing import Syncing
 from comfyfarm.farm.taken import TakenJob
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ids import JobId
@@ -34,8 +33,6 @@ from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import is_gone
 from comfyfarm.ledger.records import UNFINISHED, JobRecord, Status
 from comfyfarm.outputs.collect import Spool
-from comfyfarm.outputs.names import SpooledFile
-from comfyfarm.outputs.sync import sync_job, unsync_job
 from comfyfarm.pool.handout import Handout
 from comfyfarm.run.retry import Collect, Dead, NextStep
 
@@ -72,7 +69,7 @@ class Shard:
         """Under Prefect, the id of its flow run."""
         self._work, self._request = work, request
         self._servers = {server.url: server for server in servers}
-        self._ledger, self._store, self._spool, self._pictures = ledger, store, spool, pictures
+        self._ledger, self._spool = ledger, spool
         self._owner, self._clock = owner, clock
         self._supervisor = supervisor or Unsupervised()
         self._on_late, self._late = on_late, list[JobRecord]()
@@ -90,10 +87,24 @@ class Shard:
             on_lost=self._lost,
             clock=clock,
         )
+        self.lanes = Lanes(
+            self._servers,
+            handout=self._handout,
+            drop_server=self._leases.drop_server,
+            supervisor=self._supervisor,
+            clock=clock,
+        )
+        self._syncing = Syncing(
+            work,
+            self._leases,
+            is_ours=lambda job: job.id in self._jobs,
+            ledger=ledger,
+            store=store,
+            spool=spool,
+            pictures=pictures,
+            clock=clock,
+        )
         self._entered = AsyncExitStack()
-        self._lanes_left = set(self._servers)
-        self._lanes_begun: set[str] = set()
-        self._first_lane = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -176,64 +187,15 @@ class Shard:
         if job is not None and job.errand is not None and not job.errand.result.done():
             job.errand.result.set_exception(StaleClaim(f"job {job_id} has another owner now"))
 
-    # --- lanes ---------------------------------------------------------------------------------
-
     @property
     def servers(self) -> Mapping[str, Server]:
         """The servers by their address: a lane belongs to each."""
         return self._servers
 
     @property
-    def has_lanes(self) -> bool:
-        """Whether any server is left that could run something."""
-        return bool(self._lanes_left)
-
-    @property
     def is_busy(self) -> bool:
         """Whether a prompt of ours is on a server, or outputs are on their way."""
         return any(job.is_under_way for job in self._jobs.values())
-
-    async def lane_began(self, timeout_s: float) -> bool:
-        """Whether any lane has got its GPU slot, waited for so long.
-
-        Before that no job should be taken: another shard of the same batch could have run it.
-        """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._first_lane.wait()
-        return self._first_lane.is_set()
-
-    def has_begun(self, url: str) -> bool:
-        """Whether the lane of that server ever got its GPU slot."""
-        return url in self._lanes_begun
-
-    async def lane(self, url: str) -> None:
-        """Work on one server until `close`, or until the server is of no use any more."""
-        self._lanes_begun.add(url)
-        self._first_lane.set()
-        try:
-            async with Session(url, clock=self._clock) as session:
-                lane = Lane(session, self._handout, clock=self._clock, supervisor=self._supervisor)
-                await lane.work()
-        finally:
-            await self.lane_lost(url)
-
-    async def lane_lost(self, url: str) -> None:
-        """The lane of that server is over, or could never begin; without any the shard is, too."""
-        self._lanes_left.discard(url)
-        self._handout.leave(url)
-        try:
-            await self._leases.drop_server(url)
-        except FarmError as exc:
-            logger.warning("%s still counts as a server: %s", mask(url), exc)
-        if not self._lanes_left:
-            self.close()
-
-    def close(self) -> None:
-        """Let the lanes end. Jobs that still wait for one are nobody's: whoever waits is told."""
-        for errand in self._handout.close():
-            if not errand.result.done():
-                errand.result.set_exception(NoLane("no server of this shard is left"))
 
     # --- one job -------------------------------------------------------------------------------
 
@@ -244,10 +206,10 @@ class Shard:
             StaleClaim: another owner has the job now.
             NoLane: no server is left.
         """
-        if self._is_rendered(job):
+        if self._syncing.is_rendered(job):
             return Collect()
         if job.record.status == Status.RENDERED:
-            await self._unsync(job)
+            await self._syncing.remove(job)
         try:
             return await self._rendering.render(job)
         finally:
@@ -262,61 +224,11 @@ class Shard:
         """
         job.is_under_way = True
         try:
-            await self._sync(job)
+            await self._syncing.store(job)
+            self._forget(job)
+            await self._syncing.tidy(job)
         finally:
             job.is_under_way = False
-
-    async def _sync(self, job: TakenJob) -> None:
-        files = self._files(job.record)
-        attempts = (job.made_by,) if job.made_by is not None else await self._ledger.attempts(job.id)
-        provenance = self._work.provenance(job.record, attempts)
-        await self._while_ours(job, partial(sync_job, self._store, job.id, files, provenance))
-        await self._ledger.succeed(job.claim)
-        self._forget(job)
-        if self._pictures is not None:
-            await asyncio.to_thread(self._pictures.keep, job.record, files)
-        self._spool.clear(job.id)
-
-    async def _unsync(self, job: TakenJob) -> None:
-        """Its files went with the host that had them, perhaps after some of them were stored."""
-        try:
-            await self._while_ours(job, partial(unsync_job, self._store, job.id, job.record.files))
-        except StoreError as exc:
-            logger.warning("job %s: what an earlier render stored may stay: %s", job.id, exc)
-
-    async def _while_ours(self, job: TakenJob, work: Callable[..., Awaitable[None]]) -> None:
-        """Change what is stored, under a claim that nobody else can have.
-
-        No token guards a folder or a bucket, and this process may have been frozen beyond its lease.
-
-        Raises:
-            StaleClaim: another owner has the job now.
-        """
-
-        def guard() -> None:
-            if self._clock.monotonic() > job.sure_until:
-                raise StaleClaim(f"job {job.id}: the claim may be another owner's by now")
-
-        while True:
-            with contextlib.suppress(StaleClaim):
-                await work(guard=guard)
-                return
-            await self._leases.renew([job.claim])
-            if job.id not in self._jobs:
-                raise StaleClaim(f"job {job.id} has another owner now")
-
-    def _files(self, record: JobRecord) -> tuple[SpooledFile, ...]:
-        folder = self._spool.folder(record.id)
-        return tuple(
-            SpooledFile(path=one.path, local=folder / one.path, sha256=one.sha256, size=one.size)
-            for one in record.files
-        )
-
-    def _is_rendered(self, job: TakenJob) -> bool:
-        """Whether its files are kept here: those of a host that died must be made again."""
-        return job.record.status == Status.RENDERED and all(
-            one.local.is_file() and one.local.stat().st_size == one.size for one in self._files(job.record)
-        )
 
     # --- ends ----------------------------------------------------------------------------------
 
@@ -337,7 +249,7 @@ class Shard:
         It stays ours until this shard ends: given back at once, we would take it again at once.
         """
         job.is_parked = True
-        if self._is_rendered(job):
+        if self._syncing.is_rendered(job):
             try:
                 await self._ledger.note_upload_failure(job.claim, note)
             except StaleClaim as exc:
@@ -374,7 +286,7 @@ class Shard:
     async def _interrupt(self, job: TakenJob, *, cancelled: bool) -> None:
         try:
             async with asyncio.timeout(_END_S):
-                if self._is_rendered(job):
+                if self._syncing.is_rendered(job):
                     await self.sync(job)  # what is rendered is not thrown away
                     return
                 await self._end_prompt(job)

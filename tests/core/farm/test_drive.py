@@ -26,7 +26,7 @@ class Jobs:
     def __init__(self, count: int, *, others: int = 0) -> None:
         self.left = list(range(count))
         self.others = others
-        self.has_lanes = True
+        self.are_left = True
         self.looks_before_a_lane = 0
         self.open = self.interrupted = 0
         self.closed = False
@@ -34,10 +34,14 @@ class Jobs:
         self.ran: list[Any] = []
         self.given_back: list[tuple[int, str]] = []
 
+    @property
+    def lanes(self) -> "Jobs":
+        return self
+
     def room(self, open_jobs: int) -> int:
         return 2 - open_jobs
 
-    async def lane_began(self, timeout_s: float) -> bool:
+    async def began(self, timeout_s: float) -> bool:
         self.looks_before_a_lane -= 1
         await SystemClock().sleep(0)
         return self.looks_before_a_lane < 0
@@ -111,7 +115,7 @@ async def test_it_ends_without_lanes() -> None:
 
     async def run(job: TakenJob) -> None:
         await jobs.run(job)
-        jobs.has_lanes = False
+        jobs.are_left = False
 
     await driven(jobs, run)
 

@@ -45,11 +45,11 @@ async def shard_of(
 
 @asynccontextmanager
 async def lanes(shard: Shard) -> AsyncIterator[None]:
-    working = [asyncio.create_task(shard.lane(url)) for url in shard.servers]
+    working = [asyncio.create_task(shard.lanes.work(url)) for url in shard.servers]
     try:
         yield
     finally:
-        shard.close()
+        shard.lanes.close()
         await asyncio.gather(*working, return_exceptions=True)
 
 
@@ -99,15 +99,15 @@ async def test_a_prompt_on_a_given_server_is_followed_although_that_has_no_lane(
         await ledger.submitted(claim, left.id, int(answer.number or 0))
         await ledger.give_back(claim)
         if not was_away:
-            await shard.lane_lost(there.url)
+            await shard.lanes.lost(there.url)
 
-        working = asyncio.create_task(shard.lane(here.url))
+        working = asyncio.create_task(shard.lanes.work(here.url))
         job = await taken(shard)
         step = await shard.render(job)
         while isinstance(step, Retry):
             step = await shard.render(job)
         await shard.sync(job)
-        shard.close()
+        shard.lanes.close()
         await working
         tries = await ledger.attempts(job.id)
 
@@ -230,12 +230,12 @@ async def test_without_lanes_whoever_waits_is_told(project: Any, serving: Servin
         assert not rendering.done()
 
         async with lanes(shard):
-            shard.close()
+            shard.lanes.close()
         with pytest.raises(NoLane):
             await rendering
         await shard.give_back(job)
 
-        assert not shard.has_lanes
+        assert not shard.lanes.are_left
         assert await shard.is_finished()  # nothing is left that this shard could do
         await shard.__aexit__(None, None, None)
         (record,) = await ledger.jobs(job.record.batch)
@@ -293,7 +293,7 @@ async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
     async with shard_of(project, 1, [served.url]) as (shard, ledger):
         assert [one.url for one in await ledger.living_servers()] == [served.url]
         assert shard.room(0) == 3
-        assert not shard.has_begun(served.url)
+        assert not shard.lanes.has_begun(served.url)
     async with await open_ledger(project.ledger_url) as ledger:
         assert await ledger.living_servers() == ()
 
