@@ -28,10 +28,11 @@ from comfyfarm.cli.edge import log_to_stderr
 from comfyfarm.errors import FarmError, TryLater
 from comfyfarm.farm.ending import interrupt_left
 from comfyfarm.farm.pictures import Pictures
-from comfyfarm.farm.prepare import Prepared, read_sources
+from comfyfarm.farm.prepare import Prepared
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, rows_of
 from comfyfarm.farm.servers import Server, eligible, examine_all, suited
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import place_models, record_batch
 from comfyfarm.farm.stopping import Stop, run_until_stopped
 from comfyfarm.run.deadlines import Deadlines

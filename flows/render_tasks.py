@@ -20,10 +20,11 @@ from comfyfarm.cache.hydrate import hydrate_one
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import AttemptFailed, StoreError
-from comfyfarm.farm.prepare import Prepared, Sources
+from comfyfarm.farm.prepare import Prepared
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
 from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.sources import Sources
 from comfyfarm.farm.stage import plan_request
 from comfyfarm.farm.taken import TakenJob
 from comfyfarm.lock.lockfile import LockedModel

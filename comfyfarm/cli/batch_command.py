@@ -10,7 +10,7 @@ import click
 from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.errors import CatalogueError, UsageError
-from comfyfarm.farm.prepare import JOB_FILE_LIMIT_BYTES, WORKFLOW_LIMIT_BYTES
+from comfyfarm.farm.sources import JOB_FILE_LIMIT_BYTES, WORKFLOW_LIMIT_BYTES
 from comfyfarm.plan.job_settings import JobSettings, read_settings, settings_problems
 from comfyfarm.plan.sweep import Way, combine, job_lines, read_axis, sweep_lines
 from comfyfarm.workflow.overrides import apply_overrides

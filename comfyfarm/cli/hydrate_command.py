@@ -12,7 +12,7 @@ from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_bar
-from comfyfarm.farm.prepare import LOCK_LIMIT_BYTES
+from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import LockedModel, read_lock
 from comfyfarm.settings import read_settings
 

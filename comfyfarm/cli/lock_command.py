@@ -9,7 +9,7 @@ from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_so_far_bar
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.errors import UsageError
-from comfyfarm.farm.prepare import WORKFLOW_LIMIT_BYTES
+from comfyfarm.farm.sources import WORKFLOW_LIMIT_BYTES
 from comfyfarm.lock.catalogue import read_catalogue
 from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.lockfile import write_lock

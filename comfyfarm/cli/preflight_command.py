@@ -11,7 +11,7 @@ from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.errors import InputError
-from comfyfarm.farm.prepare import WORKFLOW_LIMIT_BYTES
+from comfyfarm.farm.sources import WORKFLOW_LIMIT_BYTES
 from comfyfarm.workflow.check import preflight
 from comfyfarm.workflow.findings import Finding, Severity
 from comfyfarm.workflow.report import Report

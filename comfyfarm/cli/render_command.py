@@ -15,10 +15,11 @@ from comfyfarm.clock import SystemClock
 from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 from comfyfarm.farm.ledgers import Backends, render_backends
 from comfyfarm.farm.local import render_here
-from comfyfarm.farm.prepare import Planned, plan_jobs, read_sources
+from comfyfarm.farm.prepare import Planned, plan_jobs
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, exit_code, rows_of
 from comfyfarm.farm.servers import host_of, host_slug
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stopping import Stop
 from comfyfarm.ledger.ledger import Ledger, open_ledger
 from comfyfarm.ledger.records import FINISHED

@@ -10,10 +10,10 @@ from pathlib import Path
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import NoLane, StaleClaim, StoreError
 from comfyfarm.farm.drive import drive, end_lanes
-from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import eligible, examine_all, suited
 from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import BytesBar, bring_models, load_batch, open_shard, plan_request, record_batch
 from comfyfarm.farm.stopping import stop_of_process
 from comfyfarm.farm.taken import TakenJob

@@ -15,10 +15,11 @@ from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import JobConflict
 from comfyfarm.farm.pictures import Pictures
-from comfyfarm.farm.prepare import AssetFile, Prepared, Sources, prepare_for_all
+from comfyfarm.farm.prepare import AssetFile, Prepared, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
 from comfyfarm.farm.shard import OnLate, Shard
+from comfyfarm.farm.sources import Sources
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import this_owner

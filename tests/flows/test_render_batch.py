@@ -30,9 +30,9 @@ from prefect.client.schemas.sorting import LogSort
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.control.state import ControlStatus
-from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import examine_all
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import plan_request, record_batch
 from comfyfarm.ledger.ledger import open_ledger
 from fake_server.comfy import ExtraNodes, FakeComfy

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from comfyfarm.farm.prepare import plan_jobs, read_sources
+from comfyfarm.farm.prepare import plan_jobs
 from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.workflow.overrides import apply_overrides
 
 Command = Callable[..., Result]

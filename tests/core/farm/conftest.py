@@ -17,9 +17,10 @@ from aiohttp import web
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.farm.local import render_here
-from comfyfarm.farm.prepare import plan_jobs, read_sources
+from comfyfarm.farm.prepare import plan_jobs
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, row_of
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.ledger.ledger import open_ledger
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.retry import RetryPolicy

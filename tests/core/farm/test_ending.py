@@ -9,7 +9,8 @@ from typing import Any
 
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.farm.ending import interrupt_left, sweep_spool
-from comfyfarm.farm.prepare import prepare, read_sources
+from comfyfarm.farm.prepare import prepare
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import load_batch, record_batch
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger, open_ledger

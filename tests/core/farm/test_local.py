@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from comfyfarm.errors import AssetsMissing, InputError, JobConflict, NamesMissing, ServerUnreachable
-from comfyfarm.farm.prepare import read_sources
 from comfyfarm.farm.results import ResultRow, exit_code
 from comfyfarm.farm.servers import examine_all
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import load_batch, plan_request, record_batch
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ids import JobId

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from comfyfarm.errors import AssetsMissing, InputError, JobConflict, UsageError, WorkflowError
-from comfyfarm.farm.prepare import plan_jobs, prepare, prepare_for_all, read_sources
+from comfyfarm.farm.prepare import plan_jobs, prepare, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.workflow.schema import NodeSchema
 
 

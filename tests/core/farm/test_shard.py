@@ -13,9 +13,10 @@ import pytest
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.errors import NoLane, SpoolError, StaleClaim
-from comfyfarm.farm.prepare import plan_jobs, prepare, read_sources
+from comfyfarm.farm.prepare import plan_jobs, prepare
 from comfyfarm.farm.servers import examine_all
 from comfyfarm.farm.shard import Shard
+from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import open_shard, record_batch
 from comfyfarm.ledger.ledger import Ledger, open_ledger
 from comfyfarm.ledger.owner import this_owner
