@@ -21,6 +21,10 @@ class Clock(Protocol):
         ...
 
 
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the machine is suspended, as a lease in the database does."""
+
+
 class SystemClock:
     """The machine's own clock."""
 
@@ -30,7 +34,7 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back."""
-        return time.monotonic()
+        return time.clock_gettime(_STEADY)
 
     async def sleep(self, seconds: float) -> None:
         """Wait without blocking the event loop."""

@@ -108,8 +108,10 @@ class FolderPlace(ObjectPlace):
             os.fsync(file.fileno())
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
+            if _has_rules(final.parent, put.file):
+                return False
             final.hardlink_to(put.file)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):
             return False
         except OSError as exc:
             if exc.errno in _NO_LINKS:
@@ -165,6 +167,16 @@ class FolderPlace(ObjectPlace):
 def _check(put: PutFile, sha256: str) -> None:
     if sha256 != put.sha256:
         raise StoreError(f"{put.file}: no longer the bytes that were recorded for {put.name}")
+
+
+def _has_rules(folder: Path, file: Path) -> bool:
+    """Whether a file made in the folder would get another group, or rights of the folder's own."""
+    if folder.stat().st_gid != file.stat().st_gid:
+        return True
+    try:
+        return "system.posix_acl_default" in os.listxattr(folder)
+    except (AttributeError, OSError):  # no such thing on this system, or on this file system
+        return False
 
 
 def hash_file(path: Path) -> str:

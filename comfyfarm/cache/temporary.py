@@ -20,7 +20,7 @@ _TRIES = 20
 class TemporaryFile:
     """An open, locked file of our own under a name that no other process has."""
 
-    def __init__(self, path: Path, fd: int, *, levels: int = 2) -> None:
+    def __init__(self, path: Path, fd: int, *, levels: int) -> None:
         """`levels`: how many folders above it are ours, and removed when they are empty."""
         self.path = path
         self.fd = fd
@@ -36,12 +36,12 @@ class TemporaryFile:
         if mode is not None:
             os.fchmod(self.fd, mode)
         os.fsync(self.fd)
-        if final.parent == self.path.parent:
-            self._levels = 0
-        else:
+        is_beside = final.parent == self.path.parent
+        if not is_beside:
             final.parent.mkdir(parents=True, exist_ok=True)
         self.path.rename(final)
         self._is_published = True
+        self._levels *= not is_beside
         sync_folder(final.parent)
         self.discard()
 
@@ -76,8 +76,12 @@ def open_temporary(folder: Path, *, prefix: str = "", levels: int = 2) -> Tempor
         # Who finds the folder empty removes it, perhaps just now.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             fd = _create(path)
-            if _hold(fd) and os.fstat(fd).st_nlink:
-                return TemporaryFile(path, fd, levels=levels)
+            try:
+                if _hold(fd) and os.fstat(fd).st_nlink:
+                    return TemporaryFile(path, fd, levels=levels)
+            except OSError:
+                os.close(fd)
+                raise
             # A sweep came between creation and lock, and took the file for a dead one.
             os.close(fd)
     raise OSError(errno.EBUSY, "cannot keep a temporary file", str(folder))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ from comfyfarm.comfy.wire import (
 )
 from comfyfarm.errors import ProtocolError, ServerUnreachable
 from comfyfarm.ids import JobId
+
+logger = logging.getLogger(__name__)
 
 _BODY_LIMIT = 64 * 1024  # bytes of a refusal that are kept as evidence
 _SHOWN_LIMIT = 100  # characters of an answer that is not understood
@@ -142,8 +145,14 @@ class ComfyClient:
             await self._send("POST", "/interrupt", json={"prompt_id": prompt_id})
 
     async def free(self) -> None:
-        """Have models unloaded and cached results dropped, after the running prompt."""
-        await self._send("POST", "/free", json={"unload_models": True, "free_memory": True})
+        """Have models unloaded and cached results dropped, after the running prompt.
+
+        A server that does not answer is left as it is.
+        """
+        try:
+            await self._send("POST", "/free", json={"unload_models": True, "free_memory": True})
+        except ServerUnreachable as exc:
+            logger.warning("/free: %s", exc)
 
     async def log_tail(self) -> str:
         """The end of the server's own log, for the evidence of a failure; empty where it gives none.

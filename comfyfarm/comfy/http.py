@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 
+_HEADERS = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "User-Agent": "comfyfarm"}
+
 
 class Http:
     """Keeps connections open. Every method raises `httpx.HTTPError` or `httpx.InvalidURL`."""
@@ -68,7 +70,7 @@ class Http:
             url = httpx.URL(self._url)
             given = f"{url.username}:{url.password}".encode()
             own = {"Authorization": f"Basic {base64.b64encode(given).decode()}"} if given != b":" else {}
-            self._headers = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", **own}
+            self._headers = {**_HEADERS, **own}
         return self._headers
 
 

@@ -14,7 +14,6 @@ from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.comfy.events import EventStream, Link
 from comfyfarm.comfy.wire import Message, Phase
-from comfyfarm.errors import ServerError
 from comfyfarm.ids import JobId
 
 logger = logging.getLogger(__name__)
@@ -105,13 +104,6 @@ class Session:
             async with asyncio.timeout(timeout_s):
                 await self._up.wait()
         return self._up.is_set()
-
-    async def free(self) -> None:
-        """Have models unloaded and cached results dropped; one that does not answer is left as it is."""
-        try:
-            await self.client.free()
-        except ServerError as exc:
-            logger.warning("/free: %s", exc)
 
     async def reconnect(self) -> None:
         """Connect anew with the same client id: the server says then which node of ours runs."""

@@ -38,10 +38,10 @@ async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | Non
         await _drive(shard, run_job, clock, stop)
     except ExceptionGroup as failed:
         # Whoever calls acts on the error itself; the others were cancelled for it.
-        error = failed.exceptions[0]
+        has_room = not any(isinstance(error, SpoolError) for error in failed.exceptions)
         with contextlib.suppress(FarmError):
-            await (shard.leave() if isinstance(error, SpoolError) else shard.interrupt(cancelled=False))
-        raise error from failed
+            await (shard.interrupt(cancelled=False) if has_room else shard.leave())
+        raise failed.exceptions[0] from failed
     finally:
         stop.is_watched = False
     if stop.is_asked:

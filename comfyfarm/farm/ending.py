@@ -71,14 +71,15 @@ async def interrupt_left(ledger: Ledger, batch: str) -> int:
     theirs to end, and what is rendered is not thrown away.
     """
     cancelled, rendered = 0, list[Claim]()
-    while taken := await ledger.take(batch, this_owner(), _AT_ONCE, is_gone=is_gone):
+    late = list[JobRecord]()
+    while taken := await ledger.take(batch, this_owner(), _AT_ONCE, is_gone=is_gone, on_late=late.extend):
         rendered += [claim for job, claim in taken if job.status == Status.RENDERED]
         begun = [(job, claim) for job, claim in taken if job.status != Status.RENDERED]
         await asyncio.gather(*(_cancel(ledger, job, claim) for job, claim in begun))
         cancelled += len(begun)
     for claim in rendered:
         await ledger.give_back(claim)
-    logger.info("batch %s: %d jobs cancelled", batch, cancelled)
+    logger.info("batch %s: %d jobs cancelled, %d dead: too late", batch, cancelled, len(late))
     return cancelled
 
 

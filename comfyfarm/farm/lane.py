@@ -90,7 +90,7 @@ class Lane:
         if executed.stuck:
             await self._rescue(executed.outcome.message)
         elif executed.outcome.reason is Reason.OOM:
-            await self._session.free()
+            await self._session.client.free()
         elif executed.outcome.reason in {Reason.SERVER, Reason.CRASH}:
             await self._heal()
 
@@ -108,7 +108,7 @@ class Lane:
                 self._handout.open_lane(self.url)
                 return
             logger.error("%s is quarantined: nobody here can restart it", shown)
-            await self._end()
+            self._end()
 
     async def _heal(self) -> None:
         """Take nothing more until the server answers again; end the lane when it does not."""
@@ -125,7 +125,7 @@ class Lane:
                 if await self._answers():
                     self._handout.open_lane(self.url)
                     return
-            await self._end()
+            self._end()
 
     async def _answers(self) -> bool:
         try:
@@ -134,6 +134,6 @@ class Lane:
             return False
         return True
 
-    async def _end(self) -> None:
+    def _end(self) -> None:
         self._is_over = True
         self._handout.leave(self.url)

@@ -40,6 +40,11 @@ class Lanes:
         """Whether any server is left that could run something."""
         return bool(self._left)
 
+    @property
+    def at_work(self) -> int:
+        """How many have got their GPU slot and are not over."""
+        return len(self._begun & self._left)
+
     async def began(self, timeout_s: float) -> bool:
         """Whether any lane has got its GPU slot, waited for so long.
 

@@ -8,7 +8,6 @@ from typing import Self
 
 from comfyfarm.clock import Clock
 from comfyfarm.errors import FarmError
-from comfyfarm.ids import JobId
 from comfyfarm.ledger.claims import LEASE_S
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.records import Claim, ServerRecord
@@ -30,14 +29,14 @@ class Leases:
         servers: Sequence[ServerRecord],
         *,
         claims: Callable[[], Iterable[Claim]],
-        on_kept: Callable[[JobId, float], None],
-        on_lost: Callable[[JobId], None],
+        on_kept: Callable[[Claim, float], None],
+        on_lost: Callable[[Claim], None],
         clock: Clock,
     ) -> None:
         """`claims`: those of the moment.
 
-        `on_kept` is told of each job that is ours, and until when surely, in monotonic seconds; `on_lost`
-        of each that another owner has now.
+        `on_kept` is told of each that is ours, and until when surely, in monotonic seconds; `on_lost` of each
+        whose job another owner has now.
         """
         self._ledger, self._owner, self._clock = ledger, owner, clock
         self._servers = {server.url: server for server in servers}
@@ -90,9 +89,9 @@ class Leases:
         lost = await self._ledger.renew(claims)
         for claim in claims:
             if claim.job_id in lost:
-                self._on_lost(claim.job_id)
+                self._on_lost(claim)
             else:
-                self._on_kept(claim.job_id, until)
+                self._on_kept(claim, until)
 
     async def _renew_servers(self) -> None:
         if await self._ledger.renew_servers(self._owner) < len(self._servers):

@@ -214,6 +214,8 @@ class Rendering:
         except TimeoutError:
             self._spool.clear(job.id)
             return transient(Reason.DEADLINE, f"collection: not done after {limit_s:g} s")
+        except FileNotFoundError as exc:
+            return transient(Reason.SERVER, f"outputs: {exc.filename} was taken away meanwhile")
         except OSError as exc:
             # The attempt stays open: the prompt is done, and another host can collect it.
             where = self._spool.folder(job.id)
@@ -221,7 +223,7 @@ class Rendering:
         except ServerError as exc:
             self._spool.clear(job.id)
             # A cached save node would name the missing file again.
-            await session.free()
+            await self._downloads(session.url).free()
             return transient(Reason.SERVER, f"outputs: {exc}")
         server = self._server(session.url)
         job.record, job.made_by = await self._ledger.rendered(

@@ -6,6 +6,7 @@ server, one of `render` and one of `sync` for each job, `take` until it gives no
 
 import asyncio
 import logging
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -18,7 +19,7 @@ from comfyfarm.clock import Clock
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
 from comfyfarm.errors import FarmError, StaleClaim
 from comfyfarm.farm.ending import INTERRUPT_S, end_prompt, sweep_spool
-from comfyfarm.farm.lane import Errand
+from comfyfarm.farm.lane import DEPTH, Errand
 from comfyfarm.farm.lanes import Lanes
 from comfyfarm.farm.leases import SURE_S, Leases
 from comfyfarm.farm.pictures import Pictures
@@ -31,7 +32,7 @@ from comfyfarm.farm.work import Batchwork
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import is_gone
-from comfyfarm.ledger.records import UNFINISHED, JobRecord, Status
+from comfyfarm.ledger.records import UNFINISHED, Claim, JobRecord, Status
 from comfyfarm.outputs.collect import Spool
 from comfyfarm.pool.handout import Handout
 from comfyfarm.run.retry import Collect, Dead, NextStep
@@ -72,8 +73,8 @@ class Shard:
         self._ledger, self._spool = ledger, spool
         self._owner, self._clock = owner, clock
         self._supervisor = supervisor or Unsupervised()
-        self._on_late, self._late = on_late, list[JobRecord]()
-        self._handout: Handout[Errand] = Handout(self._servers)
+        self._on_late, self._telling = on_late, list[asyncio.Task[None]]()
+        self._handout: Handout[Errand] = Handout(self._servers, depth=DEPTH)
         self._rendering = Rendering(
             work, self._servers, self._handout, request=request, ledger=ledger, spool=spool, clock=clock
         )
@@ -97,7 +98,7 @@ class Shard:
         self._syncing = Syncing(
             work,
             self._leases,
-            is_ours=lambda job: job.id in self._jobs,
+            is_ours=self._has,
             ledger=ledger,
             store=store,
             spool=spool,
@@ -113,6 +114,7 @@ class Shard:
             )
             stack.push_async_callback(self._ledger.end_shard, self.id)
             await sweep_spool(self._ledger, self._spool)
+            stack.push_async_callback(self._told)
             stack.push_async_callback(self._give_parked_back)
             stack.push_async_callback(self._rendering.close)
             await stack.enter_async_context(self._leases)
@@ -125,9 +127,7 @@ class Shard:
         await self._entered.aclose()
 
     async def _give_parked_back(self) -> None:
-        for job in self._jobs.values():
-            if job.is_parked:
-                await self._ledger.give_back(job.claim)
+        await self._give_all_back([job for job in self._jobs.values() if job.is_parked])
 
     # --- jobs ----------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class Shard:
         Enough is what the servers have of ours, and one more for each, so that book-keeping is done before
         a GPU is free. A few are taken at a time: it costs as much as taking one.
         """
-        lanes = len(self._servers)
+        lanes = self.lanes.at_work
         return 3 * lanes - open_jobs if open_jobs <= _REFILL * lanes else 0
 
     async def take(self, most: int) -> tuple[TakenJob, ...]:
@@ -147,27 +147,34 @@ class Shard:
         """
         taking = asyncio.create_task(self._take(most))
         try:
-            taken = await asyncio.shield(taking)
+            return await asyncio.shield(taking)
         finally:
             # Cancelled meanwhile, the claims are made all the same: they must be known here to be ended.
             await asyncio.wait({taking}, timeout=_ON_ITS_WAY_S)
-        while self._late:
-            await self._tell_of(self._late.pop())
-        return taken
-
-    async def _tell_of(self, late: JobRecord) -> None:
-        logger.error("job %s is dead: %s", late.id, late.reason)
-        if self._on_late is not None:
-            await self._on_late(late)
 
     async def _take(self, most: int) -> tuple[TakenJob, ...]:
+        await self._renew_doubtful()
         until = self._clock.monotonic() + SURE_S
         taken = await self._ledger.take(
-            self._work.batch, self._owner, most, is_gone=is_gone, on_late=self._late.extend
+            self._work.batch, self._owner, most, is_gone=is_gone, on_late=self._tell_of
         )
         jobs = tuple(TakenJob(record, claim, sure_until=until) for record, claim in taken)
         self._jobs |= {job.id: job for job in jobs}
         return jobs
+
+    async def _renew_doubtful(self) -> None:
+        """After a freeze our own jobs are free to be taken, by ourselves too: they would be here twice."""
+        now = self._clock.monotonic()
+        await self._leases.renew([job.claim for job in self._jobs.values() if now > job.sure_until])
+
+    def _tell_of(self, late: Sequence[JobRecord]) -> None:
+        for job in late:
+            logger.error("job %s is dead: %s", job.id, job.reason)
+        if self._on_late is not None:
+            self._telling.append(asyncio.create_task(_one_by_one(self._on_late, late)))
+
+    async def _told(self) -> None:
+        await asyncio.gather(*self._telling)
 
     async def is_finished(self) -> bool:
         """Whether no job of the batch is left to anyone."""
@@ -175,17 +182,20 @@ class Shard:
         parked = sum(1 for job in self._jobs.values() if job.is_parked)
         return sum(counts.get(status, 0) for status in UNFINISHED) == parked
 
-    def _kept(self, job_id: JobId, sure_until: float) -> None:
-        """Its claim was renewed."""
-        job = self._jobs.get(job_id)
-        if job is not None:
+    def _kept(self, claim: Claim, sure_until: float) -> None:
+        """It was renewed."""
+        job = self._jobs.get(claim.job_id)
+        if job is not None and job.claim == claim:
             job.sure_until = sure_until
 
-    def _lost(self, job_id: JobId) -> None:
+    def _lost(self, claim: Claim) -> None:
         """Another owner has the job, and perhaps follows its very prompt: nobody here waits for it."""
-        job = self._jobs.pop(job_id, None)
-        if job is not None and job.errand is not None and not job.errand.result.done():
-            job.errand.result.set_exception(StaleClaim(f"job {job_id} has another owner now"))
+        job = self._jobs.get(claim.job_id)
+        if job is None or job.claim != claim:
+            return
+        self._forget(job)
+        if job.errand is not None and not job.errand.result.done():
+            job.errand.result.set_exception(StaleClaim(f"job {job.id} has another owner now"))
 
     @property
     def servers(self) -> Mapping[str, Server]:
@@ -205,6 +215,7 @@ class Shard:
         Raises:
             StaleClaim: another owner has the job now.
             NoLane: no server is left.
+            SpoolError: this host cannot keep the outputs.
         """
         if self._syncing.is_rendered(job):
             return Collect()
@@ -258,11 +269,11 @@ class Shard:
 
     async def leave(self) -> None:
         """Give every job back, and its prompt to whoever goes on with it: what a GPU has done is not lost."""
-        for job in tuple(self._jobs.values()):
-            if job.recorder is not None:
-                await job.recorder.stop(within_s=_ON_ITS_WAY_S)
-            await self._ledger.give_back(job.claim)
-            self._forget(job)
+        jobs = tuple(self._jobs.values())
+        await asyncio.gather(
+            *(job.recorder.stop(within_s=_ON_ITS_WAY_S) for job in jobs if job.recorder is not None)
+        )
+        await self._give_all_back(jobs)
 
     async def interrupt(self, *, cancelled: bool) -> None:
         """End every prompt of ours on every server, proven; then the jobs are cancelled, or given back.
@@ -298,8 +309,21 @@ class Shard:
             logger.warning("job %s is not ended in order: %s", job.id, exc)
         except TimeoutError:
             logger.warning("job %s is not ended in order: it took more than %g s", job.id, _END_S)
-        await self._ledger.give_back(job.claim)
-        self._forget(job)
+        await self._give_all_back([job])
+
+    async def _give_all_back(self, jobs: Sequence[TakenJob]) -> None:
+        """Each, whatever becomes of the others.
+
+        Raises:
+            FarmError: of the ledger, the first one.
+        """
+        for job in jobs:
+            job.sure_until = -math.inf  # a thread may still be storing its files
+            self._forget(job)
+        ends = (self._ledger.give_back(job.claim) for job in jobs)
+        for failed in await asyncio.gather(*ends, return_exceptions=True):
+            if failed is not None:
+                raise failed
 
     async def _end_prompt(self, job: TakenJob) -> None:
         if job.recorder is None:
@@ -323,5 +347,14 @@ class Shard:
             logger.error("%s must be restarted, which nobody here can do: %s", mask(url), why)
             await self._leases.drop_server(url)
 
+    def _has(self, job: TakenJob) -> bool:
+        return self._jobs.get(job.id) is job
+
     def _forget(self, job: TakenJob) -> None:
-        self._jobs.pop(job.id, None)
+        if self._has(job):
+            del self._jobs[job.id]
+
+
+async def _one_by_one(tell: OnLate, jobs: Sequence[JobRecord]) -> None:
+    for job in jobs:
+        await tell(job)

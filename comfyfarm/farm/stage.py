@@ -1,6 +1,7 @@
 """The stages in order, for whoever drives them: the command without Prefect, or a flow."""
 
 import gc
+import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -154,7 +155,7 @@ async def open_shard(
         request=request,
         ledger=ledger,
         store=open_output_store(prepared.out, access=access),
-        spool=Spool(state_dir / "spool"),
+        spool=Spool(state_dir / "spool" / hashlib.sha256(ledger.shown.encode()).hexdigest()[:8]),
         pictures=Pictures(state_dir, prepared.batch) if keeps_pictures else None,
         owner=this_owner(),
         clock=SystemClock(),

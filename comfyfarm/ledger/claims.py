@@ -72,17 +72,6 @@ class Claims(Database):
             on_late(late)
         return _with_claims(taken, owner)
 
-    async def claim(self, job_id: JobId, owner: str, *, dead_owners: Sequence[str] = ()) -> Taken | None:
-        """Claim one job; None when it is finished, too late, or somebody holds it."""
-        statement = _claiming(jobs.c.id == job_id, dead_owners)
-
-        def work(connection: Connection) -> tuple[JobRecord, ...]:
-            rows = connection.execute(statement, {"most": 1, "taker": owner}).all()
-            return with_files(connection, rows)
-
-        taken = _with_claims(await self._write(work), owner)
-        return taken[0] if taken else None
-
     async def renew(self, claims: Sequence[Claim]) -> frozenset[JobId]:
         """Lengthen the leases of all claims, thousands of them in one statement.
 

@@ -1,4 +1,4 @@
-"""Writes that wait for one writer, and how several share a transaction without sharing their fate."""
+"""Writes that wait for one writer, and how those who wait for them are told."""
 
 import asyncio
 import contextlib

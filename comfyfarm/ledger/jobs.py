@@ -93,13 +93,9 @@ class Jobs(Database):
 
         return await self._read(work)
 
-    async def owners(self, batch: str) -> tuple[str, ...]:
-        """Who holds unfinished jobs of the batch, so that the caller can find the dead among them."""
-        return await self._read(lambda connection: owners_of(connection, batch))
-
 
 def owners_of(connection: Connection, batch: str) -> tuple[str, ...]:
-    """`Jobs.owners` as a part of a transaction."""
+    """Who holds unfinished jobs of the batch, so that the caller can find the dead among them."""
     return tuple(sorted(connection.scalars(_OWNERS, {"batch": batch}).all()))
 
 

@@ -63,7 +63,7 @@ def _revision(connection: Connection) -> str | None:
 
 def _create(connection: Connection) -> None:
     """A new ledger, as all migrations together would leave it."""
-    metadata.create_all(connection)
+    metadata.create_all(connection, checkfirst=False)
     connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
     connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 

@@ -39,7 +39,7 @@ class SqliteStore:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction. When the caller is cancelled, it is finished all the same.
+        """Run `work` in a transaction. When the caller is cancelled, what has begun is finished all the same.
 
         The transaction may hold other callers' work, too: each is kept or dropped by itself.
         """

@@ -118,7 +118,9 @@ def _is_mapped(class_type: str, name: str) -> bool:
     return bool(folder_of(class_type, name)) or is_input_file(class_type, name)
 
 
-def _emptied(raw: Any, keep: tuple[str, ...]) -> list[Any]:
+def _emptied(raw: Any, keep: tuple[str, ...]) -> Any:
+    if not isinstance(raw, list) or not raw:
+        return raw
     head, options = raw[0], dict(raw[1]) if len(raw) > 1 and isinstance(raw[1], Mapping) else {}
     if "options" in options:
         options["options"] = [item for item in options["options"] or () if item in keep]

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.records import AttemptRecord, JobRecord
-
-PROVENANCE = "provenance.json"
+from comfyfarm.outputs.names import PROVENANCE
 
 
 class _Value(BaseModel):

@@ -57,7 +57,7 @@ class Group:
     async def end(self) -> None:
         """Kill whatever is left of it."""
         self.send(signal.SIGKILL)
-        await self.process.wait()
+        await self.wait()
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
 

@@ -82,8 +82,8 @@ async def run(options: Options) -> tuple[Figure, ...]:
         evidence = await gather(farm.ledger, BATCH, journals=journals, out=options.folder / "out")
     (options.folder / "evidence.json").write_text(evidence.model_dump_json(indent=1), encoding="utf-8")
     log.close()
-    told = how_it_was(options.seed, storm.seconds, log.all, farm.workers, farm.fakes, late)
     logs = {worker.number: worker.log.read_text(errors="replace") for worker in farm.workers}
+    told = how_it_was(options.seed, storm.seconds, log.all, farm.workers, farm.fakes, late, logs=logs)
     left_out = left_out_servers(logs)
     causes = (*log.all, *(one for one in left_out if has_cause(one, log.all)))
     return (*told, away_for_nothing(left_out, log.all), *verdict(jobs, evidence, causes))

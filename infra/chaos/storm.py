@@ -27,12 +27,12 @@ FULL = Timetable(
         (5.0, LONG_FREEZE, 1),
         (14.0, POSTGRES_RESTART, 0),
         (22.0, PREFECT_DOWN, 0),
-        (52.0, FULL_DISK, 2),
-        (66.0, FILE_LIMIT, 2),
+        (52.0, FULL_DISK, -1),
+        (66.0, FILE_LIMIT, -1),
         (96.0, POSTGRES_RESTART, 0),
     ),
 )
-"""Worker 2 has the small disk. In every second cycle it is worker 0 that is frozen."""
+"""The last worker has the small disk. In every second cycle it is worker 0 that is frozen."""
 SHORT = Timetable(24.0, ((3.0, POSTGRES_RESTART, 0), (8.0, FILE_LIMIT, 0), (14.0, FULL_DISK, -1)))
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -23,9 +23,10 @@ def how_it_was(
     workers: Sequence[Worker],
     fakes: Sequence[Fake],
     late: Sequence[str],
+    *,
+    logs: Mapping[int, str],
 ) -> tuple[Figure, ...]:
     """From what was seen from outside, and the workers' own words."""
-    logs = {worker.number: worker.log.read_text(errors="replace") for worker in workers}
     exits: dict[str, JsonValue] = {f"worker {worker.number}": _counted(worker.exits) for worker in workers}
     usage = [f"worker {worker.number}" for worker in workers if worker.exits[_USAGE]]
     return (
@@ -42,7 +43,7 @@ def how_it_was(
     )
 
 
-def _matches(pattern: re.Pattern[str], logs: dict[int, str]) -> int:
+def _matches(pattern: re.Pattern[str], logs: Mapping[int, str]) -> int:
     return sum(len(pattern.findall(text)) for text in logs.values())
 
 

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from comfyfarm.ledger.records import JobRecord
+from comfyfarm.outputs.names import PROVENANCE
 from infra.chaos.batch import Planned
 from infra.chaos.causes import true_reasons
-from infra.chaos.evidence import PROVENANCE, Evidence, Kept, Said
+from infra.chaos.evidence import Evidence, Kept, Said
 from infra.chaos.executions import executions
 from infra.chaos.fault_log import Struck
 from infra.chaos.figures import Figure, all_of, none_of, told

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
@@ -174,7 +175,7 @@ async def test_an_owner_that_was_frozen_beyond_its_lease_stores_nothing(
         job = await taken(shard)
         assert await shard.render(job) == Collect()
         job.sure_until = float("-inf")  # as far as it can know
-        await ledger.claim(job.id, this_owner(), dead_owners=[job.claim.owner])
+        await ledger.take(job.record.batch, "another", 1, dead_owners=[job.claim.owner])
 
         with pytest.raises(StaleClaim):
             await shard.sync(job)
@@ -206,6 +207,44 @@ async def test_a_server_that_did_not_take_it_is_avoided_while_there_is_another(
     assert all(before != after for before, after in pairwise(servers))
 
 
+async def test_a_shard_that_was_frozen_takes_none_of_its_own_jobs_again(
+    project: Any, serving: Serving
+) -> None:
+    served = serving()
+    async with shard_of(project, 3, [served.url]) as (shard, ledger):
+        ours, others = await shard.take(2)
+        for job in (ours, others):
+            job.sure_until = float("-inf")
+        await ledger._write(lambda c: c.execute(text("UPDATE jobs SET lease_until = 0")).rowcount)
+        ((stolen, _),) = await ledger.take(ours.record.batch, "another", 1)
+        assert stolen.id == ours.id
+        ours, others = others, ours
+
+        (third,) = await shard.take(3)
+
+        assert (await ledger.job(ours.id)).token == 1
+        assert ours.sure_until > SystemClock().monotonic()
+        assert third.id not in {ours.id, others.id}
+        with pytest.raises(StaleClaim):
+            await ledger.succeed(others.claim)
+
+
+async def test_the_loss_of_an_old_claim_is_no_loss_of_a_newer_one(project: Any, serving: Serving) -> None:
+    served = serving()
+    async with shard_of(project, 1, [served.url]) as (shard, ledger):
+        old = await taken(shard)
+        await ledger.give_back(old.claim)
+        new = await taken(shard)
+        assert (new.id, new.claim.token) == (old.id, 2)
+
+        shard._lost(old.claim)
+        shard._kept(old.claim, float("inf"))
+        await shard.leave()
+
+        assert new.sure_until == float("-inf")
+        assert (await ledger.job(new.id)).owner is None
+
+
 async def test_a_lost_claim_throws_the_result_away(project: Any, serving: Serving) -> None:
     served = serving(prompt_seconds=0.3)
     async with shard_of(project, 1, [served.url]) as (shard, ledger), lanes(shard):
@@ -213,7 +252,7 @@ async def test_a_lost_claim_throws_the_result_away(project: Any, serving: Servin
         rendering = asyncio.create_task(shard.render(job))
         while not served.prompts:
             await SystemClock().sleep(0.01)
-        await ledger.claim(job.id, this_owner(), dead_owners=[job.claim.owner])
+        await ledger.take(job.record.batch, "another", 1, dead_owners=[job.claim.owner])
 
         with pytest.raises(StaleClaim):
             await rendering
@@ -293,8 +332,11 @@ async def test_the_shard_and_its_servers_are_in_the_ledger_while_it_is_open(
     served = serving()
     async with shard_of(project, 1, [served.url]) as (shard, ledger):
         assert [one.url for one in await ledger.living_servers()] == [served.url]
-        assert shard.room(0) == 3
+        assert shard.room(0) == 0
         assert not shard.lanes.has_begun(served.url)
+        async with lanes(shard):
+            assert await shard.lanes.began(10)
+            assert shard.room(0) == 3
     async with await open_ledger(project.ledger_url) as ledger:
         assert await ledger.living_servers() == ()
 

@@ -124,7 +124,7 @@ async def test_a_job_past_its_deadline_is_not_begun_but_dies_with_the_reason(
     assert (dead.status, dead.reason_class) == (Status.DEAD, "too late")
     assert dead.reason == "too late: not begun by 2001-09-09 01:46:40+00:00"
     assert dead.ended is not None
-    assert await ledger.claim(late, "me") is None
+    assert await ledger.take("b", "me", 1) == ()
 
 
 async def test_jobs_that_come_too_late_are_told_of_once(ledger: Ledger, add: Add) -> None:
