@@ -34,7 +34,7 @@ from comfyfarm.farm.results import ResultRow, rows_of
 from comfyfarm.farm.servers import Server, eligible, examine_all, suited
 from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import place_models, record_batch
-from comfyfarm.farm.stopping import Stop, run_until_stopped
+from comfyfarm.farm.stopping import Listen, Stop, run_until_stopped
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
@@ -42,6 +42,7 @@ from flows.attempt_cap import refuse_endless_restart
 from flows.farm_ledger import farm_ledger
 from flows.gpu_limits import set_gpu_limits
 from flows.log_forwarding import forward_core_logs
+from flows.main_thread import run_beside_signals
 from flows.named_places import address_or_json, host_fields, mirror_place, output_place
 from flows.render_shard import render_shard
 from flows.render_tasks import hydrate, preflight, prepared_of
@@ -205,13 +206,13 @@ def end_state(rows: Sequence[ResultRow]) -> State[Any]:
     return Failed(message=bad) if bad else Completed(message=done)
 
 
-async def _main(parameters: dict[str, Any]) -> int:
+async def _main(parameters: dict[str, Any], listen: Listen) -> int:
     """Run the flow as the command's child: 0 when it ran to its end, else the error's exit code."""
     given = {name: value for name, value in parameters.items() if value is not None}
     stop = Stop(grace_s=read_settings().grace_s)
     try:
         await _look_at_prefect()
-        state = await run_until_stopped(render_batch(**given, return_state=True), stop)
+        state = await run_until_stopped(render_batch(**given, return_state=True), stop, listen=listen)
     except asyncio.CancelledError:
         return 0 if stop.was_terminated else 3  # its jobs are given back
     except TryLater as exc:
@@ -252,4 +253,5 @@ def _show_core_logs(*, verbose: bool) -> None:
 
 if __name__ == "__main__":
     _show_core_logs(verbose="--verbose" in sys.argv[1:])
-    sys.exit(asyncio.run(_main(json.load(sys.stdin))))
+    given_parameters = json.load(sys.stdin)
+    sys.exit(run_beside_signals(lambda listen: asyncio.run(_main(given_parameters, listen))))

@@ -3,13 +3,17 @@
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
 from comfyfarm.clock import Clock, SystemClock
 
 T = TypeVar("T")
+OnSignal = Callable[[signal.Signals], None]
+Listen = Callable[[OnSignal], AbstractContextManager[None]]
+"""Has signals told to whom it is given, in the running event loop, for as long as it is entered."""
 
 GRACE_S = 30.0
 _PATIENCE = 2  # stop, stop now; whoever asks again means it
@@ -54,7 +58,20 @@ stop_of_process: ContextVar[Stop | None] = ContextVar("stop_of_process", default
 """What signals to this process mean, for whoever works through jobs in it."""
 
 
-async def run_until_stopped(work: Awaitable[T], stop: Stop) -> T:
+@contextmanager
+def listening_here(on_signal: OnSignal) -> Iterator[None]:
+    """Have the running loop of the main thread hear SIGINT and SIGTERM."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def run_until_stopped(work: Awaitable[T], stop: Stop, *, listen: Listen = listening_here) -> T:
     """Run `work`; SIGINT and SIGTERM ask `stop`, or cancel it where nobody watches that.
 
     A third signal ends the process. Under `asyncio.run` alone, SIGTERM would end it at once, and
@@ -80,11 +97,8 @@ async def run_until_stopped(work: Awaitable[T], stop: Stop) -> T:
         else:
             task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal, number)
     try:
-        return await task
+        with listen(on_signal):
+            return await task
     finally:
         stop_of_process.reset(token)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)

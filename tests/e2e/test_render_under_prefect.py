@@ -127,6 +127,28 @@ def test_an_interrupt_gives_the_jobs_back_and_the_same_call_finishes(farm: Any) 
     assert len([path for path in farm.outputs() if path.name != "provenance.json"]) == 4 * JOBS
 
 
+@pytest.mark.parametrize("whole_group", [True, False], ids=["command and flow", "command alone"])
+def test_a_first_sigterm_lets_what_runs_end_and_is_no_fault(farm: Any, whole_group: bool) -> None:
+    farm.jobs(4 * JOBS)
+    first = farm.start()
+    farm.wait_for_prompts(2, first)
+
+    (os.killpg if whole_group else os.kill)(first.pid, signal.SIGTERM)
+    code = first.wait(60)
+    farm.wait_until_idle()
+    ends = [prompt["end"] for prompt in farm.prompts()]
+    log = (farm.folder / "render.log").read_text()
+    second = farm.run()
+
+    assert code == 0, log
+    assert "Traceback" not in log
+    assert "jobs are open, nothing new is begun" in log
+    assert len(ends) < 4 * JOBS
+    assert "interrupted" not in ends
+    assert [row["status"] for row in rows_of(second.stdout)] == ["succeeded"] * (4 * JOBS)
+    assert farm.twice() == []
+
+
 def test_bad_input_ends_with_its_exit_code_and_names_the_fault(farm: Any) -> None:
     jobs = farm.jobs(1)
     jobs.write_text(json.dumps({"workflow": str(farm.folder / "nowhere.json")}) + "\n")
