@@ -18,6 +18,7 @@ FarmError
     ├── TransferError           no source gave the bytes
     │   └── CorruptBytes            a source gave other bytes than the pin says
     ├── StoreError              an object store or folder did not take or give a file
+    │   └── SpoiledFile             the file to be stored is no longer as it was recorded
     ├── SpoolError              this host cannot keep files: its disk is full, or not to be written
     ├── LedgerError             the ledger did not answer
     ├── StaleClaim              the claim is lost: throw the result away and stop
@@ -136,6 +137,10 @@ class CorruptBytes(TransferError):
 
 class StoreError(TryLater):
     """An object store or folder did not take or give a file."""
+
+
+class SpoiledFile(StoreError):
+    """A file that is to be stored is no longer as it was recorded."""
 
 
 class SpoolError(TryLater):

@@ -25,13 +25,13 @@ from comfyfarm.cache.byte_progress import ByteProgress
 from comfyfarm.cache.hydrate import missing
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.cli.edge import log_to_stderr
-from comfyfarm.errors import FarmError, TryLater
+from comfyfarm.errors import FarmError, TryLater, UsageError
 from comfyfarm.farm.ending import interrupt_left
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import Prepared
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, rows_of
-from comfyfarm.farm.servers import Server, eligible, examine_all, suited
+from comfyfarm.farm.servers import Server, eligible, examine_all, refuse_passwords, suited
 from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import place_models, record_batch
 from comfyfarm.farm.stopping import Listen, Stop, run_until_stopped
@@ -211,11 +211,12 @@ async def _main(parameters: dict[str, Any], listen: Listen) -> int:
     given = {name: value for name, value in parameters.items() if value is not None}
     stop = Stop(grace_s=read_settings().grace_s)
     try:
+        refuse_passwords(given.get("servers", ()))
         await _look_at_prefect()
         state = await run_until_stopped(render_batch(**given, return_state=True), stop, listen=listen)
     except asyncio.CancelledError:
         return 0 if stop.was_terminated else 3  # its jobs are given back
-    except TryLater as exc:
+    except (TryLater, UsageError) as exc:
         sys.stderr.write(f"comfyfarm: {exc}\n")
         return exc.exit_code
     except Exception:

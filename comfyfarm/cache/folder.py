@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from comfyfarm.cache.place import Guard, ObjectPlace, PutFile
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary, sync_folder
-from comfyfarm.errors import StoreError
+from comfyfarm.errors import SpoiledFile, StoreError
 
 _T = TypeVar("_T")
 
@@ -27,6 +27,14 @@ class FolderPlace(ObjectPlace):
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
         self.address = str(self.root)
+
+    async def check_writable(self) -> None:
+        """Raise what a write would: `StoreError`."""
+
+        def work(_name: str) -> None:
+            open_temporary(self.root, prefix=".partial-", levels=1).discard()
+
+        await self._try(work, "")
 
     def path(self, name: str) -> Path:
         """Where the file of this name lies; the root itself for the empty name."""
@@ -166,7 +174,7 @@ class FolderPlace(ObjectPlace):
 
 def _check(put: PutFile, sha256: str) -> None:
     if sha256 != put.sha256:
-        raise StoreError(f"{put.file}: no longer the bytes that were recorded for {put.name}")
+        raise SpoiledFile(f"{put.file}: no longer the bytes that were recorded for {put.name}")
 
 
 def _has_rules(folder: Path, file: Path) -> bool:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.fetch import OnBytes, fetch
+from comfyfarm.cache.folder import hash_file
 from comfyfarm.cache.mirror import mirror_source
 from comfyfarm.cache.objects import open_place
 from comfyfarm.cache.pinned import Pinned
@@ -52,6 +53,7 @@ async def hydrate(
     *,
     mirror: str | None,
     blobs: BlobStore,
+    rereads: bool = False,
     on_progress: OnBytes | None = None,
     access: S3Access | None = None,
     clock: Clock | None = None,
@@ -62,6 +64,7 @@ async def hydrate(
         models: the files; one content is fetched once, however often it is named.
         mirror: address of the mirror, tried before the files' own sources.
         blobs: the cache.
+        rereads: also read the files that are here, and fetch those anew that are no longer what they were.
         on_progress: told of bytes as they come, on the event loop; negative when a source is given up.
             Bytes that are here already are not told of.
         access: credentials for an `s3://` mirror; else `AWS_*` says.
@@ -78,6 +81,8 @@ async def hydrate(
         open_place(mirror, access=access)
     wanted = tuple({model.sha256: model for model in models}.values())
     await asyncio.to_thread(blobs.sweep)
+    if rereads:
+        await asyncio.to_thread(_quarantine_spoiled, wanted, blobs)
     absent = missing(wanted, blobs)
     await _fetch_all(absent, mirror, blobs, on_progress=on_progress, access=access)
     reused = tuple(model for model in wanted if model not in absent)
@@ -107,6 +112,13 @@ async def hydrate_one(
     if blobs.has(model.sha256, size=model.size):
         return blobs.path(model.sha256)
     return await fetch(model, _places(model, mirror, access), blobs, on_bytes=on_progress)
+
+
+def _quarantine_spoiled(models: Iterable[Pinned], blobs: BlobStore) -> None:
+    """Read what is here, and take away what is not what its name says."""
+    for model in models:
+        if blobs.has(model.sha256, size=model.size) and hash_file(blobs.path(model.sha256)) != model.sha256:
+            blobs.quarantine(model.sha256, reason="its bytes are no longer those of its name")
 
 
 def _places(model: Pinned, mirror: str | None, access: S3Access | None) -> list[ObjectPlace]:

@@ -9,6 +9,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
 from comfyfarm.clock import Clock, SystemClock
+from comfyfarm.comfy.http import authorization
 from comfyfarm.comfy.wire import Message, read_message
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class EventStream:
     """
 
     def __init__(self, url: str, client_id: str, *, clock: Clock | None = None) -> None:
+        self._url = url
         scheme, _, rest = url.rstrip("/").partition("://")
         self._address = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/ws?clientId={client_id}"
         self._clock = clock or SystemClock()
@@ -72,6 +74,8 @@ class EventStream:
             ping_timeout=60,
             max_size=_MAX_FRAME_BYTES,
             proxy=None,
+            # User and password of the address are sent by the library itself.
+            additional_headers={} if "@" in self._address else authorization(self._url),
         )
 
 

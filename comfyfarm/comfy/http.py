@@ -4,7 +4,9 @@ Its client would do more for each request: cookies, redirects, flows of authenti
 them, and for prompts of milliseconds they cost as much again.
 """
 
+import asyncio
 import base64
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +15,9 @@ from typing import Any
 
 import httpx
 
+SERVER_AUTH = "COMFYFARM_SERVER_AUTH"
+"""`user:password` for servers whose address has none: an address is shown in many places."""
+_WHOLE = 3
 _HEADERS = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "User-Agent": "comfyfarm"}
 
 
@@ -20,7 +25,10 @@ class Http:
     """Keeps connections open. Every method raises `httpx.HTTPError` or `httpx.InvalidURL`."""
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        """`timeout_s` bounds each connect, each read and each write; user and password in `url` are sent."""
+        """`timeout_s` bounds each connect, each read and each write; user and password in `url` are sent.
+
+        Where `url` has none, those of `COMFYFARM_SERVER_AUTH` are.
+        """
         self._url, self._timeout_s = url, timeout_s
         # Servers are on loopback or on the farm's own network: no proxy of the environment applies.
         self._transport = httpx.AsyncHTTPTransport(verify=_certificates(), trust_env=False)
@@ -33,7 +41,20 @@ class Http:
     async def send(
         self, method: str, path: str, *, timeout_s: float | None = None, **body: Any
     ) -> httpx.Response:
-        """The whole answer, whatever its status. `body`: `json`, `data` or `files`, as httpx takes them."""
+        """The whole answer, whatever its status. `body`: `json`, `data` or `files`, as httpx takes them.
+
+        `timeout_s` bounds all of it; without it, three times the usual bound of each step does.
+        """
+        whole_s = _WHOLE * self._timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(whole_s):
+                return await self._whole_answer(method, path, timeout_s, body)
+        except TimeoutError as exc:  # a byte now and then is in time for each step
+            raise httpx.ReadTimeout(f"no whole answer in {whole_s:g} s") from exc
+
+    async def _whole_answer(
+        self, method: str, path: str, timeout_s: float | None, body: dict[str, Any]
+    ) -> httpx.Response:
         response = await self._answer(method, path, timeout_s, body)
         try:
             await response.aread()
@@ -67,11 +88,15 @@ class Http:
 
     def _headers_of_all(self) -> dict[str, str]:
         if self._headers is None:
-            url = httpx.URL(self._url)
-            given = f"{url.username}:{url.password}".encode()
-            own = {"Authorization": f"Basic {base64.b64encode(given).decode()}"} if given != b":" else {}
-            self._headers = {**_HEADERS, **own}
+            self._headers = {**_HEADERS, **authorization(self._url)}
         return self._headers
+
+
+def authorization(url: str) -> dict[str, str]:
+    """The header for user and password of a server's address, or else of `COMFYFARM_SERVER_AUTH`."""
+    parts = httpx.URL(url)
+    given = f"{parts.username}:{parts.password}" if parts.userinfo else os.environ.get(SERVER_AUTH, "")
+    return {"Authorization": f"Basic {base64.b64encode(given.encode()).decode()}"} if given else {}
 
 
 @cache

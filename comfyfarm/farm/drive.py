@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from comfyfarm.addresses import mask
 from comfyfarm.clock import Clock
-from comfyfarm.errors import FarmError, SpoolError
+from comfyfarm.errors import FarmError, TryLater
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.stopping import Stop
 from comfyfarm.farm.taken import TakenJob
@@ -26,8 +26,8 @@ async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | Non
 
     Ends when the batch has no unfinished job, also none of another process, or when the shard
     has no server left. An error of `run_job` that its caller must act on (a full disk, a ledger
-    that is gone) ends it: what is open is interrupted and given back, and the error is raised. For want of
-    room here no prompt is interrupted: whoever goes on can collect it.
+    that is gone) ends it: what is open is given back, and the error is raised. Prompts are interrupted only
+    where nobody can go on with them before a person has mended something.
 
     Returns:
         False when `stop` ended it: what ran had its grace time, the rest is interrupted and given back.
@@ -38,9 +38,9 @@ async def drive(shard: Shard, run_job: RunJob, *, clock: Clock, stop: Stop | Non
         await _drive(shard, run_job, clock, stop)
     except ExceptionGroup as failed:
         # Whoever calls acts on the error itself; the others were cancelled for it.
-        has_room = not any(isinstance(error, SpoolError) for error in failed.exceptions)
+        goes_on = any(isinstance(error, TryLater) for error in failed.exceptions)
         with contextlib.suppress(FarmError):
-            await (shard.interrupt(cancelled=False) if has_room else shard.leave())
+            await (shard.leave() if goes_on else shard.interrupt(cancelled=False))
         raise failed.exceptions[0] from failed
     finally:
         stop.is_watched = False

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from comfyfarm.addresses import mask
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.comfy.http import SERVER_AUTH
 from comfyfarm.comfy.identity import boot_identity
 from comfyfarm.comfy.wire import Device, SystemStats
 from comfyfarm.errors import (
@@ -87,6 +88,20 @@ def host_of(url: str) -> str:
     except ValueError:  # a port that is none, a bracket that is not closed
         pass
     raise UsageError(f"{mask(url)}: no address of a server; write one such as http://127.0.0.1:8188")
+
+
+def refuse_passwords(urls: Iterable[str]) -> None:
+    """Addresses become parameters of a flow run, which everybody sees.
+
+    Raises:
+        UsageError: one has a user or a password.
+    """
+    for url in urls:
+        if "@" in url:
+            raise UsageError(
+                f"{mask(url)}: Prefect would show user and password; leave them out of the address and set "
+                f"{SERVER_AUTH}=user:password, or pass --local"
+            )
 
 
 def _is_here(name: str) -> bool:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.folder import FolderPlace
 from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import link_models
 from comfyfarm.cache.objects import S3Access
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import JobConflict
+from comfyfarm.errors import JobConflict, StoreError, UsageError
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import AssetFile, Prepared, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
@@ -70,13 +71,25 @@ async def record_batch(ledger: Ledger, request: RenderRequest, prepared: Prepare
     """Write the batch into the ledger; the very same batch again changes nothing.
 
     Raises:
+        UsageError: its outputs go to a folder that cannot be written.
         JobConflict: a job's id is known with other content, or in another batch.
     """
+    await _check_out(prepared.out)
     merged = await _with_earlier(ledger, prepared)
     plan = merged.model_dump(mode="json", exclude={"jobs", "graphs", "warnings", "unfit"})
     kept = json.dumps({"request": request.model_dump(mode="json"), "plan": plan}, sort_keys=True)
     batch = BatchRecord(name=prepared.batch, out=prepared.out, parameters_json=kept)
     await ledger.add_batch(batch, prepared.graphs, prepared.jobs)
+
+
+async def _check_out(address: str) -> None:
+    """A folder that takes nothing is noticed before anything is rendered; a bucket may know only writes."""
+    place = open_output_store(address)
+    if isinstance(place, FolderPlace):
+        try:
+            await place.check_writable()
+        except StoreError as exc:
+            raise UsageError(f"outputs cannot go to {place.address}: {exc}") from exc
 
 
 async def _with_earlier(ledger: Ledger, prepared: Prepared) -> Prepared:

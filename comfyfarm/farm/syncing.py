@@ -8,7 +8,7 @@ from functools import partial
 
 from comfyfarm.cache.place import ObjectPlace
 from comfyfarm.clock import Clock
-from comfyfarm.errors import StaleClaim, StoreError
+from comfyfarm.errors import SpoiledFile, StaleClaim, StoreError
 from comfyfarm.farm.leases import Leases
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.taken import TakenJob
@@ -57,9 +57,12 @@ class Syncing:
         """
         attempts = (job.made_by,) if job.made_by is not None else await self._ledger.attempts(job.id)
         provenance = self._work.provenance(job.record, attempts)
-        await self._while_ours(
-            job, partial(sync_job, self._store, job.id, self._files(job.record), provenance)
-        )
+        files = self._files(job.record)
+        try:
+            await self._while_ours(job, partial(sync_job, self._store, job.id, files, provenance))
+        except SpoiledFile:
+            self._spool.clear(job.id)  # whoever goes on collects them anew
+            raise
         await self._ledger.succeed(job.claim)
 
     async def tidy(self, job: TakenJob) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     JsonValue,
-    NonNegativeInt,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -24,6 +24,7 @@ from comfyfarm.workflow.findings import Refused
 from comfyfarm.workflow.strict import strict_json
 
 VERSION: Final = 1
+_MOST_BYTES = 1 << 46  # 64 TiB: more is a slip, and planning its parts would take all memory
 _Source = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -37,7 +38,7 @@ class LockedModel(BaseModel):
     path: SafePath
     """Below that folder, with `/` between folders."""
     sha256: Sha256
-    size: NonNegativeInt
+    size: int = Field(ge=0, le=_MOST_BYTES)
     """In bytes."""
     sources: tuple[_Source, ...] = ()
     """Addresses of any scheme, or paths, best first. Any of them yields these bytes or is refused."""

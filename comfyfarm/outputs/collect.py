@@ -133,8 +133,8 @@ async def _download(
     for tries in count(1):
         try:
             found = await client.download(entry, target)
-            if not is_whole(target):
-                raise ProtocolError(client.shown_url, f"/view of {entry.filename}: the file is cut short")
+            if not is_whole(target, name=entry.filename):
+                raise ProtocolError(client.shown_url, f"/view of {entry.filename}: not the whole file")
             return found
         except ServerError as exc:
             if tries >= _TRIES and not (_may_pass(exc) and clock.monotonic() < end):

@@ -99,7 +99,13 @@ def _unix_time(value: Any) -> float:
         raise ValueError("is no time") from None
     if moment.tzinfo is None:
         raise ValueError("has no time zone")
-    return moment.timestamp()
+    try:
+        seconds = moment.timestamp()
+    except (OverflowError, ValueError):  # the first and the last day of what a date can be
+        seconds = -1.0
+    if not _is_seconds(seconds):
+        raise ValueError("is before 1970, or too far away")
+    return seconds
 
 
 def _is_seconds(value: Any) -> bool:

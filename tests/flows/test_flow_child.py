@@ -54,6 +54,28 @@ async def test_a_flow_that_breaks_is_to_be_tried_later_and_not_the_workflows_fau
     assert code == 3
 
 
+async def test_a_password_in_a_servers_address_never_gets_to_prefect(
+    tmp_path: Path, settings: FarmSettings, capfd: pytest.CaptureFixture[str]
+) -> None:
+    request = RenderRequest(
+        workflow={"1": {"class_type": "EmptyImage", "inputs": {}}},
+        out=str(tmp_path / "out"),
+        servers=("http://me:hunter2@127.0.0.1:1",),
+        batch="secret",
+        cache_dir=tmp_path / "cache",
+        host=host_slug(),
+    )
+    ledger = SecretStr(f"sqlite:///{tmp_path / 'ledger.db'}")
+    backends = Backends(ledger_url=ledger, prefect_api_url="http://127.0.0.1:1/api")
+
+    code = await run_flow(request, backends, settings, stop=Stop(), verbose=True, on_bytes=lambda *_: None)
+
+    told = capfd.readouterr().err
+    assert code == 2
+    assert "COMFYFARM_SERVER_AUTH" in told
+    assert "hunter2" not in told
+
+
 async def test_the_command_hears_how_many_bytes_of_the_models_have_come(
     prefect_api: ControlStatus,
     settings: FarmSettings,

@@ -87,6 +87,21 @@ async def test_what_is_here_is_neither_asked_for_nor_counted(
     assert (report.fetched_bytes, report.reused_bytes, sum(counted)) == (3, 4, 3)
 
 
+async def test_what_is_here_is_read_again_on_demand_and_healed(
+    model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"good")
+    pinned = _small(model, b"good", str(tmp_path / "file"))
+    path = await hydrate_one(pinned, mirror=None, blobs=blobs)
+    path.chmod(0o644)
+    path.write_bytes(b"evil")
+
+    assert (await hydrate([pinned], mirror=None, blobs=blobs)).reused == (pinned.sha256,)
+    assert (await hydrate([pinned], mirror=None, blobs=blobs, rereads=True)).fetched == (pinned.sha256,)
+    assert path.read_bytes() == b"good"
+    assert (await hydrate([pinned], mirror=None, blobs=blobs, rereads=True)).reused == (pinned.sha256,)
+
+
 async def test_the_locks_sources_stand_in_for_a_mirror_that_lacks_the_file(
     model: "Model", blobs: BlobStore, tmp_path: Path
 ) -> None:

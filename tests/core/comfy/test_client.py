@@ -12,6 +12,7 @@ from aiohttp import web
 
 from comfyfarm.clock import SystemClock
 from comfyfarm.comfy.client import ComfyClient
+from comfyfarm.comfy.session import Session
 from comfyfarm.comfy.wire import OutputEntry, Phase, PromptState
 from comfyfarm.errors import ProtocolError, ServerUnreachable
 from comfyfarm.ids import JobId
@@ -296,6 +297,48 @@ async def test_a_password_in_the_address_is_not_shown() -> None:
             await client.system_stats()
 
     assert "hunter2" not in str(caught.value)
+
+
+async def test_an_answer_that_comes_byte_by_byte_has_its_limit_as_a_whole(answering: Answering) -> None:
+    async def trickle(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for _ in range(200):
+            await answer.write(b" ")
+            await SystemClock().sleep(0.05)
+        return answer
+
+    url = answering({"GET /queue": trickle, "GET /system_stats": trickle})
+    async with ComfyClient(url, timeout_s=0.2) as client:
+        with pytest.raises(ServerUnreachable, match=r"no whole answer in 0\.6 s"):
+            await client.queue()
+        with pytest.raises(ServerUnreachable, match=r"no whole answer in 0\.3 s"):
+            await client.system_stats(timeout_s=0.3)
+
+
+async def test_user_and_password_may_come_from_the_environment(
+    answering: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str | None] = []
+
+    async def queue(request: web.Request) -> web.Response:
+        heard.append(request.headers.get("Authorization"))
+        return web.json_response({"queue_running": [], "queue_pending": []})
+
+    async def socket(request: web.Request) -> web.StreamResponse:
+        heard.append(request.headers.get("Authorization"))
+        made = web.WebSocketResponse()
+        await made.prepare(request)
+        async for _ in made:
+            pass
+        return made
+
+    monkeypatch.setenv("COMFYFARM_SERVER_AUTH", "me:p@ss")
+    async with Session(answering({"GET /queue": queue, "GET /ws": socket})) as session:
+        assert await session.listening(10)
+        await session.client.queue()
+
+    assert heard == ["Basic bWU6cEBzcw=="] * 2
 
 
 # --- files --------------------------------------------------------------------------------------

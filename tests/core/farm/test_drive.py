@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import LedgerError
+from comfyfarm.errors import FarmError, InputError, LedgerError, SpoolError
 from comfyfarm.farm.drive import drive
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.stopping import Stop
@@ -28,7 +28,7 @@ class Jobs:
         self.others = others
         self.are_left = True
         self.looks_before_a_lane = 0
-        self.open = self.interrupted = 0
+        self.open = self.interrupted = self.left_prompts = 0
         self.closed = False
         self.most_open = 0
         self.ran: list[Any] = []
@@ -61,6 +61,9 @@ class Jobs:
     async def interrupt(self, *, cancelled: bool) -> None:
         assert not cancelled
         self.interrupted += 1
+
+    async def leave(self) -> None:
+        self.left_prompts += 1
 
     def close(self) -> None:
         self.closed = True
@@ -136,24 +139,28 @@ async def test_one_jobs_own_trouble_does_not_end_the_others() -> None:
     assert jobs.given_back == [(1, "'asset'")]
 
 
-async def test_what_a_job_raises_ends_it_and_is_raised_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("error", "interrupted"),
+    [(LedgerError("it is gone"), 0), (SpoolError("it is gone"), 0), (InputError("it is gone"), 1)],
+)
+async def test_what_a_job_raises_ends_it_and_is_raised_as_it_is(error: FarmError, interrupted: int) -> None:
     jobs = Jobs(5)
     cancelled: list[int] = []
 
     async def run(job: Any) -> None:
         if job.id == 1:
-            raise LedgerError("the ledger is gone")
+            raise error
         try:
             await SystemClock().sleep(30)
         except asyncio.CancelledError:
             cancelled.append(job.id)
             raise
 
-    with pytest.raises(LedgerError, match="the ledger is gone"):
+    with pytest.raises(type(error), match="it is gone"):
         await driven(jobs, run)
 
     assert cancelled == [0]
-    assert jobs.interrupted == 1
+    assert (jobs.interrupted, jobs.left_prompts) == (interrupted, 1 - interrupted)
 
 
 async def slow(jobs: Jobs, stop: Stop, *, again: bool) -> bool:

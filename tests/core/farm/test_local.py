@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from comfyfarm.errors import AssetsMissing, InputError, JobConflict, NamesMissing, ServerUnreachable
+from comfyfarm.errors import (
+    AssetsMissing,
+    InputError,
+    JobConflict,
+    NamesMissing,
+    ServerUnreachable,
+    UsageError,
+)
 from comfyfarm.farm.results import ResultRow, exit_code
 from comfyfarm.farm.servers import examine_all
 from comfyfarm.farm.sources import read_sources
@@ -28,6 +35,13 @@ SHIPPED = json.loads(resources.files("comfyfarm.workflow").joinpath("object_info
 
 def by_id(rows: list[ResultRow]) -> dict[str, ResultRow]:
     return {row.id: row for row in rows}
+
+
+def block(*folders: Path) -> None:
+    """Put a file where each folder should be."""
+    for folder in folders:
+        folder.parent.mkdir(exist_ok=True)
+        folder.write_text("in the way")
 
 
 async def test_twelve_jobs_run_once_each_on_two_servers(project: Any, serving: Serving) -> None:
@@ -50,7 +64,7 @@ async def test_twelve_jobs_run_once_each_on_two_servers(project: Any, serving: S
     assert project.files() == sorted(
         f"{row.id}/{name}" for row in rows for name in (row.files[0].path, "provenance.json")
     )
-    assert not list((project.root / "state" / "spool").glob("*"))
+    assert not list((project.root / "state" / "spool").glob("*/*"))
 
 
 async def test_the_provenance_says_where_a_picture_comes_from(project: Any, serving: Serving) -> None:
@@ -118,12 +132,12 @@ async def test_a_dead_job_does_not_hold_up_the_good_ones(
 
 
 async def test_files_that_cannot_be_uploaded_are_kept_and_uploaded_by_the_next_call(
-    project: Any, serving: Serving
+    project: Any, serving: Serving, ids: list[str]
 ) -> None:
     serving()
-    obstacle = project.root / "outputs"
-    obstacle.write_text("a file where the folder should be")
-    request = project.request(project.jobs(2), out=str(obstacle / "here"))
+    obstacles = [project.out / job_id for job_id in ids[:2]]
+    block(*obstacles)
+    request = project.request(project.jobs(2, ids=ids[:2]))
 
     rows = await project.render(request)
 
@@ -137,27 +151,62 @@ async def test_files_that_cannot_be_uploaded_are_kept_and_uploaded_by_the_next_c
     assert [(job.status, job.owner) for job in jobs] == [("rendered", None)] * 2
     assert all(job.upload_failures >= 1 for job in jobs)
 
-    obstacle.unlink()
+    for obstacle in obstacles:
+        obstacle.unlink()
     rows = await project.render(request)
 
     assert [row.status for row in rows] == ["succeeded"] * 2
     assert set(project.prompts().values()) == {1}
-    assert all((obstacle / "here" / row.id / row.files[0].path).is_file() for row in rows)
+    assert all((project.out / row.id / row.files[0].path).is_file() for row in rows)
 
 
-async def test_kept_files_that_are_gone_are_rendered_again(project: Any, serving: Serving) -> None:
+async def test_kept_files_that_were_changed_are_collected_again(
+    project: Any, serving: Serving, ids: list[str]
+) -> None:
     serving()
-    obstacle = project.root / "outputs"
-    obstacle.write_text("a file where the folder should be")
-    request = project.request(project.jobs(1), out=str(obstacle / "here"))
+    block(project.out / ids[0])
+    request = project.request(project.jobs(1, ids=ids[:1]))
+    await project.render(request)
+    (kept,) = (project.root / "state" / "spool").rglob("*.png")
+    good = kept.read_bytes()
+    kept.write_bytes(good[:40] + b"!!!!" + good[44:])
+    (project.out / ids[0]).unlink()
+
+    (first,) = await project.render(request)
+    (second,) = await project.render(request)
+
+    assert (first.status, first.reason) == ("pending", "not uploaded")
+    assert second.status == "succeeded"
+    assert (project.out / ids[0] / second.files[0].path).read_bytes() == good
+    assert set(project.prompts().values()) == {1}
+
+
+async def test_an_output_folder_that_takes_nothing_is_noticed_before_anything_is_rendered(
+    project: Any, serving: Serving
+) -> None:
+    served = serving()
+    block(project.out)
+
+    with pytest.raises(UsageError, match=f"outputs cannot go to {project.out / 'here'}: "):
+        await project.render(project.request(project.jobs(1), out=str(project.out / "here")))
+
+    assert served.prompts == []
+
+
+async def test_kept_files_that_are_gone_are_rendered_again(
+    project: Any, serving: Serving, ids: list[str]
+) -> None:
+    serving()
+    block(project.out / ids[0])
+    request = project.request(project.jobs(1, ids=ids[:1]))
     await project.render(request)
     shutil.rmtree(project.root / "state" / "spool")
-    obstacle.unlink()
+    (project.out / ids[0]).unlink()
 
     (row,) = await project.render(request)
 
     assert row.status == "succeeded"
-    assert (obstacle / "here" / row.id / row.files[0].path).is_file()
+    assert (project.out / row.id / row.files[0].path).is_file()
 
 
 # --- what makes a batch impossible --------------------------------------------------------------

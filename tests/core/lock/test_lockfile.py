@@ -102,6 +102,7 @@ def test_folder_names_of_custom_nodes_are_taken(folder: str) -> None:
         ({"sha256": SHA.upper()}, "models.0.sha256"),
         ({"sha256": 7}, "models.0.sha256"),
         ({"size": -1}, "models.0.size"),
+        ({"size": 10**15}, "models.0.size"),
         ({"sources": "s3://b/k"}, "models.0.sources"),
         ({"sources": [""]}, "models.0.sources.0"),
     ],
@@ -149,7 +150,7 @@ MODELS = st.builds(
     folder=st.sampled_from(["checkpoints", "loras", "AnimateDiff"]),
     path=st.lists(NAMES, min_size=1, max_size=3).map("/".join),
     sha256=st.text(alphabet="0123456789abcdef", min_size=64, max_size=64),
-    size=st.integers(min_value=0, max_value=2**63),
+    size=st.integers(min_value=0, max_value=2**46),
     sources=st.lists(TEXT.filter(bool), max_size=3).map(tuple),
     header=st.none() | st.dictionaries(TEXT, st.integers() | TEXT, max_size=2),
 )

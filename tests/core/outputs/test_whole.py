@@ -31,3 +31,13 @@ def test_what_does_not_say_how_it_ends_is_taken_as_it_is(tmp_path: Path, data: b
     file.write_bytes(data)
 
     assert is_whole(file)
+
+
+@pytest.mark.parametrize("name", ["a.png", "B.MP4", "c.flac", "d.glb"])
+@pytest.mark.parametrize("data", [b"", b"\n <!DOCTYPE html><html>log in</html>", b"<html>", b"<?xml version"])
+def test_a_page_or_nothing_is_no_picture(tmp_path: Path, name: str, data: bytes) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(data)
+
+    assert not is_whole(file, name=name)
+    assert is_whole(file, name="notes.svg")
