@@ -130,6 +130,7 @@ async def _download(
     client: ComfyClient, entry: OutputEntry, target: Path, *, clock: Clock
 ) -> tuple[str, int]:
     end = clock.monotonic() + _TROUBLED_S
+    faults = 0  # those that say that the file is not there
     for tries in count(1):
         try:
             found = await client.download(entry, target)
@@ -137,7 +138,8 @@ async def _download(
                 raise ProtocolError(client.shown_url, f"/view of {entry.filename}: not the whole file")
             return found
         except ServerError as exc:
-            if tries >= _TRIES and not (_may_pass(exc) and clock.monotonic() < end):
+            faults += not _may_pass(exc)
+            if faults >= _TRIES or (tries >= _TRIES and clock.monotonic() >= end):
                 raise
             logger.warning("output %s of node %s: %s; again", entry.filename, entry.node, exc)
             await clock.sleep(0.5 * min(tries, _TRIES))
