@@ -26,6 +26,8 @@ _RUN = {"prefect.resource.id": ["prefect.flow-run.*"]}
 _OURS = {"prefect.resource.role": "flow", "prefect.resource.name": FLOWS}
 # A run that no deployment made has no worker that could start it again.
 _DEPLOYED = {"prefect.resource.role": "deployment", "prefect.resource.id": "prefect.deployment.*"}
+# One that never ran is counted by nobody, and would be started for ever.
+_HAS_RUN = {**_RUN, "prefect.run-count": "!0"}
 
 
 def zombie_automation() -> AutomationCore:
@@ -55,10 +57,10 @@ def restart_automation() -> AutomationCore:
     """Schedule a crashed run of a deployment again; the ledger knows what it has done already."""
     return AutomationCore(
         name="comfyfarm: start a crashed run again",
-        description="The run goes on where it was. After three starts it refuses, and fails.",
+        description="The run goes on where it was. After three starts it refuses; never begun, it stays.",
         trigger=EventTrigger(
             expect={"prefect.flow-run.Crashed"},
-            match=ResourceSpecification(_RUN),
+            match=ResourceSpecification(_HAS_RUN),
             match_related=[
                 ResourceSpecification({**_OURS, "prefect.resource.name": FLOWS[:1]}),
                 ResourceSpecification(_DEPLOYED),

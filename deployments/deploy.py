@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from pydantic import SecretStr
 
+from comfyfarm.addresses import mask
 from comfyfarm.control.state import control_status
 from comfyfarm.errors import FarmError, TryLater, UsageError
 from comfyfarm.farm.servers import host_slug
@@ -19,7 +21,7 @@ from comfyfarm.settings import FarmSettings, read_settings
 from deployments.crash_recovery import set_up_automations
 from deployments.description import read_description
 from deployments.farm_blocks import set_up_blocks
-from deployments.gpu_tags import look_at_servers, set_up_limits
+from deployments.gpu_tags import look_at_servers, refuse_passwords, set_up_limits
 from deployments.published import publish
 from deployments.wanted import Wanted, absolute
 from deployments.work_pool import set_up_pool
@@ -123,8 +125,9 @@ async def deploy(wanted: Wanted, *, look: bool = True) -> list[str]:
     Raises:
         ServerError: a ComfyUI server does not answer.
         TryLater: the Prefect server does not answer.
-        UsageError: it refuses what is wanted.
+        UsageError: it refuses what is wanted, or a server's address has a password.
     """
+    refuse_passwords(wanted.servers)
     wanted = wanted.model_copy(update={"records": await look_at_servers(wanted.servers, wanted.host)})
     try:
         return await _deploy(wanted, look=look)
@@ -146,7 +149,7 @@ async def _deploy(wanted: Wanted, *, look: bool) -> list[str]:
         blocks = await set_up_blocks(wanted)
         made = await publish(client, description)
         automations = await set_up_automations(client)
-        url = str(client.api_url).rstrip("/")
+        url = mask(str(client.api_url).rstrip("/"))
     return [
         *(f"warning: the Prefect server: {note}" for note in notes),
         f"Prefect server  {url}",
@@ -155,7 +158,8 @@ async def _deploy(wanted: Wanted, *, look: bool) -> list[str]:
         f"blocks          {', '.join(blocks)}",
         *(f"deployment      {name}" for name in made),
         *(f"automation      {name}" for name in automations),
-        f"start a worker  prefect worker start --pool {pool.name}",
+        f"start a worker  export PREFECT_API_URL={url}",
+        f"                prefect worker start --pool {shlex.quote(pool.name)}",
     ]
 
 

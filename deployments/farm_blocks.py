@@ -17,12 +17,14 @@ from deployments.wanted import Wanted
 Kind = TypeVar("Kind", bound=NamedBlock)
 
 TYPES: tuple[type[NamedBlock], ...] = (ComfyHost, FarmLedger, OutputStore, Mirror)
+_CREDENTIALS = ("endpoint", "access_key", "secret_key", "session_token")
 
 
 async def set_up_blocks(wanted: Wanted, *, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Register the block types, and have the blocks say what is wanted; the names of those blocks.
 
-    What is not given stays as it is: a block may have been completed in the dashboard.
+    What is not given stays as it is: a block may have been completed in the dashboard. But a place that
+    has other credentials, or needs none, keeps nothing of those it had.
     """
     for kind in TYPES:
         await kind.register_type_and_schema()
@@ -33,8 +35,9 @@ async def set_up_blocks(wanted: Wanted, *, environ: Mapping[str, str] | None = N
         "models_dir": wanted.models_dir,
         "inputs_dir": wanted.inputs_dir,
     }
+    given = {key: value for key, value in host.items() if value is not None}
     names = [
-        await _have(ComfyHost, wanted.host, host),
+        await _have(ComfyHost, wanted.host, given),
         await _have(FarmLedger, "default", {"address": wanted.ledger}),
         await _have(OutputStore, "default", place_fields(wanted.out, env)),
     ]
@@ -44,8 +47,13 @@ async def set_up_blocks(wanted: Wanted, *, environ: Mapping[str, str] | None = N
 
 
 def place_fields(address: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an `ObjectAccess` block; for a bucket with the credentials of `AWS_*`."""
-    access = read_s3_access(environ) if address.startswith("s3://") else None
+    """The fields of an `ObjectAccess` block; for a bucket with the credentials of `AWS_*`.
+
+    None empties a field. A bucket for which the environment has no credentials keeps the block's.
+    """
+    if not address.startswith("s3://"):
+        return {"address": address, **dict.fromkeys(_CREDENTIALS)}
+    access = read_s3_access(environ)
     if access is None:
         return {"address": address}
     return {
@@ -60,19 +68,18 @@ def place_fields(address: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 async def _have(kind: type[Kind], name: str, fields: Mapping[str, Any]) -> str:
     """Save the block when it is new or says something else; its id stays."""
-    given = {key: value for key, value in fields.items() if value is not None}
     try:
         known = await kind.named(name)
     except UsageError:
-        await kind(**given).save(name)
+        await kind(**fields).save(name)
     else:
-        if _differs(known, given):
-            await known.model_copy(update=given).save(name, overwrite=True)
+        if _differs(known, fields):
+            await known.model_copy(update=dict(fields)).save(name, overwrite=True)
     return f"{kind.get_block_type_slug()}/{name}"
 
 
-def _differs(known: NamedBlock, given: Mapping[str, Any]) -> bool:
-    return any(_plain(getattr(known, key)) != _plain(value) for key, value in given.items())
+def _differs(known: NamedBlock, fields: Mapping[str, Any]) -> bool:
+    return any(_plain(getattr(known, key)) != _plain(value) for key, value in fields.items())
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ async def publish(client: PrefectClient, description: Description) -> dict[str, 
     """Make or update each deployment; their ids stay. The names are `flow/deployment`.
 
     A schedule is made once, and is the user's from then on: neither switched off nor moved by a redeploy.
+    So are the parameters that the description leaves alone, such as the workflow of `nightly`.
     """
     made: dict[str, UUID] = {}
     for described in description.deployments:
@@ -45,7 +46,11 @@ def _fields(
         "description": described.description,
         "tags": list(described.tags),
         "parameters": dict(described.parameters),
-        "parameter_openapi_schema": flow.parameters.model_dump_for_openapi(),
+        # Closed: a misspelt name would be taken, and the run would die before any code of ours.
+        "parameter_openapi_schema": {
+            **flow.parameters.model_dump_for_openapi(),
+            "additionalProperties": False,
+        },
         "enforce_parameter_schema": described.enforce_parameter_schema,
         "entrypoint": described.entrypoint,
         "pull_steps": [dict(step) for step in pull],
@@ -63,6 +68,12 @@ async def _publish_one(
     except ObjectNotFound:
         flow_id = await client.create_flow(flow)
         return await client.create_deployment(flow_id, name.partition("/")[2], **fields)
+    kept = {
+        key: value
+        for key, value in known.parameters.items()
+        if key in fields["parameter_openapi_schema"]["properties"]
+    }
+    fields = {**fields, "parameters": {**kept, **fields["parameters"]}}
     # Not by creating it again: that would replace its schedules.
     await client.update_deployment(known.id, DeploymentUpdate(**fields))
     return known.id

@@ -31,6 +31,21 @@ def test_without_a_prefect_server_it_says_what_to_set(
     assert "PREFECT_API_URL" in done.output
 
 
+@pytest.mark.parametrize("server", ["http://user:hunter2@127.0.0.1:9", "http://hunter2@127.0.0.1:9"])
+def test_a_password_in_a_servers_address_is_refused_before_anything_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")  # nobody is there: asking ends with 3
+    monkeypatch.setenv("COMFYFARM_STATE_DIR", str(tmp_path))
+
+    done = CliRunner().invoke(main, ["--server", server, "--ledger", f"sqlite:///{tmp_path}/l.db"])
+
+    assert done.exit_code == 2
+    assert "http://***@127.0.0.1:9" in done.output
+    assert "COMFYFARM_SERVER_AUTH=user:password" in done.output
+    assert "hunter2" not in done.output
+
+
 def test_the_description_is_filled_in_with_what_is_wanted() -> None:
     render, nightly = read_description(WANTED.variables()).deployments
 
@@ -60,7 +75,10 @@ def test_only_a_bucket_takes_the_credentials_of_the_environment() -> None:
 
     assert (fields["access_key"], fields["endpoint"], fields["region"]) == ("id", "http://s3", "eu-1")
     assert "'secret'" not in str(fields)
-    assert place_fields("/out", environ) == {"address": "/out"}
+    # A folder needs none: what the block had before goes.
+    gone = dict.fromkeys(("endpoint", "access_key", "secret_key", "session_token"))
+    assert place_fields("/out", environ) == {"address": "/out", **gone}
+    assert place_fields("s3://bucket/out", {}) == {"address": "s3://bucket/out"}, "as in the dashboard"
 
 
 def test_the_defaults_of_a_prefect_server_are_warned_of_and_ours_are_not() -> None:

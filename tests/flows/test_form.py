@@ -1,5 +1,6 @@
 """The parameter form, by the requests that it makes: schema, validation, start."""
 
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +65,35 @@ def test_bad_values_are_refused_with_409_that_names_the_field(
 
     assert answer.status_code == 409
     assert field in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", ["render", "nightly"])
+def test_a_misspelt_parameter_is_refused_with_409_that_names_it_and_nothing_is_created(
+    deployed: "Deployed", name: str
+) -> None:
+    target = deployed.deployment(name)["id"]
+    asked = {"deployments": {"id": {"any_": [target]}}}
+    before = deployed.post("/flow_runs/count", asked).json()
+
+    answer = deployed.post(
+        f"/deployments/{target}/create_flow_run", {"parameters": {"workflw": "/srv/portrait.json"}}
+    )
+
+    assert answer.status_code == 409
+    assert "'workflw' was unexpected" in answer.json()["detail"]
+    assert deployed.post("/flow_runs/count", asked).json() == before
+
+
+def test_prefects_own_command_names_a_misspelt_parameter(deployed: "Deployed", prefect_program: str) -> None:
+    command = ["deployment", "run", "render-batch/render", "--param", 'workflw="/srv/portrait.json"']
+    asked = {"deployments": {"id": {"any_": [deployed.deployment()["id"]]}}}
+    before = deployed.post("/flow_runs/count", asked).json()
+
+    done = subprocess.run([prefect_program, *command], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode != 0
+    assert "workflw" in done.stdout + done.stderr
+    assert deployed.post("/flow_runs/count", asked).json() == before
 
 
 def test_the_forms_values_start_a_run_in_the_hosts_queue(deployed: "Deployed") -> None:
