@@ -7,7 +7,9 @@ from urllib.parse import urlsplit, urlunsplit
 from comfyfarm.errors import FarmError, InputError, TryLater
 
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_SECRET_PARAMS = re.compile(r"(?i)(signature|credential|token|key|secret|password|sig)=[^&\s]*")
+_SECRET_PARAMS = re.compile(r"(?i)(signature|credential|token|key|secret|password|sig)=[^&]*")
+# A scheme was forgotten or misspelt; `C:\\` is a drive.
+_SCHEMELESS_LOGIN = re.compile(r"^(?![a-z]:[\\/][^/])/{0,2}[^/]*:.*@", re.DOTALL | re.IGNORECASE)
 
 
 def is_address(name: str) -> bool:
@@ -16,16 +18,35 @@ def is_address(name: str) -> bool:
 
 
 def mask(address: str) -> str:
-    """The address as it may be printed: without password, token or signature."""
+    """The address as it may be printed, without password, token or signature; else as it was written.
+
+    A password may hold every sign, also those that end the host (`/`, `?`, `#`): in doubt all is hidden
+    that stands before the last `@`.
+    """
     if not is_address(address):
-        return address
+        return _SCHEMELESS_LOGIN.sub("***@", address)
+    scheme, _, rest = address.partition("://")
+    place, mark, query = _without_login(scheme, rest)
+    return f"{scheme}://{place}{mark}" + _SECRET_PARAMS.sub(r"\1=***", query)
+
+
+def _without_login(scheme: str, rest: str) -> tuple[str, str, str]:
+    """What stands before the query or fragment, the sign that begins it, and the query."""
+    login, at, behind = rest.rpartition("@")
+    is_file = scheme.lower().startswith("sqlite") and rest.startswith("/")  # nobody logs in to it
+    is_login = ":" in login or "@" in re.split("[/?#]", rest, maxsplit=1)[0]
+    if at and is_login and not is_file:
+        rest = f"***@{behind}"
+    found = re.search("[?#]", rest)
+    return (rest, "", "") if found is None else (rest[: found.start()], found[0], rest[found.end() :])
+
+
+def expanded(path: Path) -> Path:
+    """The path with `~` replaced; where there is no such user, the path is meant as it is written."""
     try:
-        parts = urlsplit(address)
-    except ValueError:  # a bracket that is not closed
-        return _SECRET_PARAMS.sub(r"\1=***", re.sub(r"://[^/]*@", "://***@", address))
-    host = parts.netloc.rpartition("@")[2]
-    netloc = f"***@{host}" if "@" in parts.netloc else host
-    return urlunsplit(parts._replace(netloc=netloc, query=_SECRET_PARAMS.sub(r"\1=***", parts.query)))
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 def base_name(name: str) -> str:

@@ -1,5 +1,6 @@
 """What the environment says, read once at an edge (the command, a flow) and handed down as a value."""
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, SecretStr
+
+from comfyfarm.errors import UsageError
 
 
 class FarmSettings(BaseModel):
@@ -27,17 +30,38 @@ class FarmSettings(BaseModel):
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
-    """Read the settings from `environ` (default: the process's own)."""
+    """Read the settings from `environ` (default: the process's own).
+
+    Raises:
+        UsageError: a variable that is no number of seconds, or begins with the home of nobody.
+    """
     env = os.environ if environ is None else environ
     state = env.get("COMFYFARM_STATE_DIR") or platformdirs.user_state_dir("comfyfarm")
     cache = env.get("COMFYFARM_CACHE_DIR") or platformdirs.user_cache_dir("comfyfarm")
     return FarmSettings(
-        state_dir=Path(state).expanduser().absolute(),
-        cache_dir=Path(cache).expanduser().absolute(),
+        state_dir=_folder("COMFYFARM_STATE_DIR", state),
+        cache_dir=_folder("COMFYFARM_CACHE_DIR", cache),
         ledger=SecretStr(env["COMFYFARM_LEDGER"]) if env.get("COMFYFARM_LEDGER") else None,
-        grace_s=float(env.get("COMFYFARM_GRACE_S") or 30.0),
+        grace_s=_seconds("COMFYFARM_GRACE_S", env.get("COMFYFARM_GRACE_S") or "30"),
         prefect_api_url=env.get("PREFECT_API_URL") or _from_profile(env),
     )
+
+
+def _folder(variable: str, text: str) -> Path:
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as exc:
+        raise UsageError(f"{variable}={text!a}: there is no such user; write the whole path") from exc
+
+
+def _seconds(variable: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise UsageError(f"{variable}={text!a}: write a number of seconds, 0 or more, such as 30")
+    return seconds
 
 
 def _from_profile(env: Mapping[str, str]) -> str | None:

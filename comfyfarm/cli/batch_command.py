@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 
 from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.given_overrides import read_given
 from comfyfarm.errors import CatalogueError, UsageError
 from comfyfarm.farm.sources import JOB_FILE_LIMIT_BYTES, WORKFLOW_LIMIT_BYTES
 from comfyfarm.plan.job_settings import JobSettings, read_settings, settings_problems
@@ -59,6 +61,7 @@ def make(
     be; on stdout by its whole path.
     """  # noqa: D301 - click wants the control character itself
     jobs_settings = _job_settings(priority, tenant)
+    read_given(settings)
     graph = read_workflow(read_bytes(workflow, limit_bytes=WORKFLOW_LIMIT_BYTES), name=workflow)
     axes = [read_axis(text, graph, _lines_of) for text in settings]
     apply_overrides(graph, [axis.values[0] for axis in axes], schema=NodeSchema.shipped())
@@ -113,5 +116,6 @@ def _write(path: Path, lines: Iterator[str]) -> int:
     except OSError as exc:
         raise UsageError(f"{path}: cannot be written ({exc.strerror})") from exc
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # as a rule it is not there
+            partial.unlink()
     return count

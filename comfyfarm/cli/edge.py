@@ -9,8 +9,11 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from comfyfarm.errors import FarmError
+from comfyfarm.addresses import mask
+from comfyfarm.errors import FarmError, TryLater, UsageError
 from comfyfarm.farm.stopping import Stop, run_until_stopped
+
+logger = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -21,7 +24,11 @@ def say(line: str) -> None:
 
 
 def ends_with_exit_code(function: Function) -> Function:
-    """Have a `FarmError` end the command with its message and its exit code."""
+    """Have an error end the command with one message and its exit code.
+
+    Besides ours those of the machine: a folder that cannot be written, a name that is no UTF-8. With
+    the log's level at INFO their traceback is shown.
+    """
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -29,8 +36,21 @@ def ends_with_exit_code(function: Function) -> Function:
             return function(*args, **kwargs)
         except FarmError as exc:
             fail(exc)
+        except BrokenPipeError:  # whoever read our words has gone: click's business
+            raise
+        except (OSError, UnicodeError) as exc:
+            logger.info("what ended the command:", exc_info=exc)
+            fail(_told(exc))
 
     return wrapped  # type: ignore[return-value]
+
+
+def _told(error: OSError | UnicodeError) -> FarmError:
+    if isinstance(error, UnicodeError):  # its text would quote what may be secret
+        return UsageError("a name or value holds signs that are no valid UTF-8")
+    reason = error.strerror or str(error) or type(error).__name__
+    text = f"{mask(str(error.filename))}: {reason}" if error.filename is not None else reason
+    return TryLater(text) if isinstance(error, ConnectionError | TimeoutError) else UsageError(text)
 
 
 def fail(error: FarmError) -> NoReturn:

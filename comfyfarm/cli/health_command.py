@@ -1,17 +1,21 @@
-"""`comfyfarm health`: one line for each server; exit 0 when at least one is healthy, else 1."""
+"""`comfyfarm health`: one line for each server; exit 0 when at least one is healthy, 1 when none is."""
 
 import asyncio
 import sys
 
 import click
 
-from comfyfarm.farm.servers import Health, health
+from comfyfarm.cli.edge import ends_with_exit_code
+from comfyfarm.farm.servers import Health, health, host_of
 
 
 @click.command("health")
 @click.option("--server", "servers", multiple=True, required=True, metavar="URL", help="A ComfyUI server.")
+@ends_with_exit_code
 def command(servers: tuple[str, ...]) -> None:
-    """Ask ComfyUI servers how they are."""
+    """Ask ComfyUI servers how they are. Exit 1 when none is healthy."""
+    for url in servers:
+        host_of(url)  # whether it is an address at all
     found = asyncio.run(_ask(servers))
     for one in found:
         click.echo(_line(one))

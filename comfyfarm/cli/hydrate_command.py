@@ -30,7 +30,7 @@ def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path |
     models = read.models
     blobs = BlobStore((cache or read_settings().cache_dir).absolute())
     with bytes_bar("models", sum(model.size for model in missing(models, blobs))) as advance:
-        asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, on_progress=advance))
+        asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, rereads=True, on_progress=advance))
     if link_into is not None:
         link_models(models, blobs, link_into.absolute(), hard=link == "hard")
     elif models:

@@ -1,5 +1,6 @@
 """`comfyfarm lock [make] FILE… --catalog …`: pins what workflows name, or says all that is missing."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -62,10 +63,11 @@ def _catalogue(name: str) -> Catalogue:
 
 
 def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
+    partial = path.parent / f"{path.name}.partial"
     try:
         partial.write_bytes(data)
         partial.replace(path)
     except OSError as exc:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise UsageError(f"{path}: cannot be written ({exc.strerror})") from exc

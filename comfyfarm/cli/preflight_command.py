@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from comfyfarm.addresses import is_address, read_bytes
+from comfyfarm.addresses import is_address, mask, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.errors import InputError
@@ -48,7 +48,7 @@ def _report(name: str, schema: NodeSchema) -> Report:
             message=str(exc),
             remedy="name a file that can be read",
         )
-        return Report(file=name, format="unknown", findings=(finding,))
+        return Report(file=mask(name), format="unknown", findings=(finding,))
     return preflight(data, name=name, schema=schema)
 
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from comfyfarm.addresses import is_address
+from comfyfarm.addresses import expanded, is_address, mask
 from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, runs_to_its_end, say
 from comfyfarm.cli.flow_child import run_flow
+from comfyfarm.cli.given_overrides import read_given
 from comfyfarm.cli.progress import RenderBars, render_bars
 from comfyfarm.cli.rows import print_rows
 from comfyfarm.clock import SystemClock
@@ -22,18 +24,24 @@ from comfyfarm.farm.servers import host_of, host_slug
 from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stopping import Stop
 from comfyfarm.ledger.ledger import Ledger, open_ledger
-from comfyfarm.ledger.records import FINISHED
+from comfyfarm.ledger.records import FINISHED, Status
 from comfyfarm.run.deadlines import read_deadlines
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import FarmSettings, read_settings
-from comfyfarm.workflow.overrides import parse_override
+from comfyfarm.workflow.strict import is_unicode
 
 _JOB_FILES = (".jsonl", ".ndjson")
 
 
 @click.command("render")
 @click.argument("source", metavar="WORKFLOW|JOBS.jsonl")
-@click.option("--set", "overrides", multiple=True, metavar="NODE.INPUT=VALUE", help="For every job.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="NODE.INPUT=VALUE",
+    help="For every job that does not set it itself: a job's own value wins.",
+)
 @click.option("--lock", metavar="FILE", help="Default: comfyfarm.lock beside the workflow.")
 @click.option("--server", "servers", multiple=True, required=True, metavar="URL", help="A ComfyUI server.")
 @click.option("--out", required=True, metavar="DIR|s3://bucket/prefix", help="Where outputs go.")
@@ -71,7 +79,17 @@ def command(
         rows, code = asyncio.run(_render(request, planned, backends, settings, verbose=verbose))
     if rows:
         print_rows(rows, "json" if as_json else "table")
+    _tell_of_dead(rows, ledger, local=local)
     sys.exit(code)
+
+
+def _tell_of_dead(rows: Sequence[ResultRow], ledger: str | None, *, local: bool) -> None:
+    """One line on stderr, whatever form the rows have. A ledger's address may hold a password."""
+    count = sum(row.status == Status.DEAD for row in rows)
+    if count:
+        subject = "1 job is" if count == 1 else f"{count} jobs are"
+        where = " with the same --ledger" if ledger else " --local" if local else ""
+        say(f"{subject} dead: see comfyfarm dead-letters list{where}")
 
 
 def _request(
@@ -92,12 +110,15 @@ def _request(
 ) -> RenderRequest:
     for url in servers:
         host_of(url)  # whether it is an address at all
+    for name in (source, *servers, lock, out, mirror, cache, models_dir, inputs, batch):
+        if not is_unicode(str(name)):
+            raise UsageError(f"{mask(str(name))!a}: is no valid UTF-8; name it otherwise")
     source = _absolute(source)
     is_job_file = source.lower().endswith(_JOB_FILES)
     return RenderRequest(
         workflow=None if is_job_file else source,
         job_file=source if is_job_file else None,
-        overrides={str(one): one.value for one in map(parse_override, overrides)},
+        overrides={str(one): one.value for one in read_given(overrides)},
         lock=_absolute(lock) if lock else None,
         out=_absolute(out),
         servers=tuple(url.rstrip("/") for url in servers),
@@ -114,7 +135,7 @@ def _request(
 
 def _absolute(name: str) -> str:
     """The flow runs in another directory."""
-    return name if is_address(name) else str(Path(name).expanduser().absolute())
+    return name if is_address(name) else str(expanded(Path(name)).absolute())
 
 
 async def _render(

@@ -40,8 +40,10 @@ async def _read(url: str, batch: str | None) -> tuple[str, list[ResultRow]]:
 
 async def _name(ledger: Ledger, batch: str | None) -> str:
     known = [one.name for one in await ledger.batches()]
-    if batch is None and known:
+    if not known:
+        raise UsageError(f"nothing has been rendered yet: the ledger {ledger.shown} has no batch")
+    if batch is None:
         return known[-1]
-    if batch not in known or batch is None:
-        raise UsageError(f"the ledger has no batch {batch!r}; it has: {', '.join(known) or 'none'}")
+    if batch not in known:
+        raise UsageError(f"the ledger has no batch {batch!r}; it has: {', '.join(known)}")
     return batch

@@ -5,9 +5,11 @@ from contextlib import contextmanager
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
+from comfyfarm.addresses import mask
 from comfyfarm.control.launch import use_control
 from comfyfarm.control.state import ControlPaths
 from comfyfarm.errors import UsageError
+from comfyfarm.ledger.address import refuse_absent_file
 from comfyfarm.settings import FarmSettings
 
 
@@ -32,12 +34,13 @@ def render_backends(
 
     Raises:
         ControlUnavailable: it is needed and cannot run here.
+        UsageError: PREFECT_API_URL is not the address of an API, or the state directory cannot be used.
     """
     named = _named(settings, ledger)
     if local:
         yield Backends(ledger_url=named or _local(settings), prefect_api_url=None)
         return
-    api = settings.prefect_api_url
+    api = _prefect_api(settings)
     if api is not None and named is not None:
         yield Backends(ledger_url=named, prefect_api_url=api)
         return
@@ -57,11 +60,12 @@ def known_ledger(
     """The ledger that holds what earlier renders did, in the same order as `render` finds its own.
 
     Raises:
-        UsageError: nothing has been rendered here yet.
+        UsageError: nothing has been rendered here yet, or the SQLite file that is named is not there.
     """
     named = _named(settings, ledger)
     local_file = settings.state_dir / "ledger.db"
     if named is not None:
+        refuse_absent_file(named.get_secret_value())
         yield named
     elif not local and ControlPaths(settings.state_dir).home.is_dir():
         with use_control(settings.state_dir, with_prefect=False, on_line=on_line) as control:
@@ -70,7 +74,8 @@ def known_ledger(
         yield _local(settings)
     else:
         raise UsageError(
-            f"there is no ledger in {settings.state_dir} yet; name one with --ledger or COMFYFARM_LEDGER"
+            f"nothing has been rendered here yet: there is no ledger in {settings.state_dir}; "
+            f"another one is named with --ledger or COMFYFARM_LEDGER"
         )
 
 
@@ -78,8 +83,28 @@ def _named(settings: FarmSettings, ledger: str | None) -> SecretStr | None:
     return SecretStr(ledger) if ledger else settings.ledger
 
 
+def _prefect_api(settings: FarmSettings) -> str | None:
+    """The Prefect API that is named; of a server it ends in /api, of Prefect Cloud it names a workspace."""
+    api = settings.prefect_api_url
+    if api is None:
+        return None
+    is_web = api.lower().startswith(("http://", "https://"))
+    path = api.partition("://")[2].partition("/")[2].rstrip("/")
+    if is_web and (f"/{path}".endswith("/api") or f"/{path}".startswith("/api/accounts/")):
+        return api
+    raise UsageError(
+        f"PREFECT_API_URL (or the active Prefect profile) says {mask(api)}, which is no address of a "
+        f"Prefect API: add /api, as in http://127.0.0.1:4200/api"
+    )
+
+
 def _local(settings: FarmSettings) -> SecretStr:
-    settings.state_dir.mkdir(parents=True, exist_ok=True)
     file = settings.state_dir / "ledger.db"
-    file.touch(mode=0o600)  # servers' addresses may hold passwords
+    try:
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)  # servers' addresses may hold passwords
+    except OSError as exc:
+        raise UsageError(
+            f"{settings.state_dir}: cannot be the state directory ({exc.strerror}); set COMFYFARM_STATE_DIR"
+        ) from exc
     return SecretStr(f"sqlite:///{file}")

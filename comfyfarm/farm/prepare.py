@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from comfyfarm.addresses import is_address
+from comfyfarm.addresses import is_address, mask
 from comfyfarm.errors import AssetsMissing, FarmError, OverrideError, WorkflowError
+from comfyfarm.farm.line_faults import LineFaults
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.sources import INLINE, Sources
 from comfyfarm.ids import JobId, Sha256
@@ -79,6 +80,8 @@ class Ready:
     """A job's graph with its overrides in place."""
 
     job: JobId
+    line: str
+    """Where a job file has it, such as `jobs.jsonl line 3`; without a job file, empty."""
     source: str
     digest: Sha256
     graph: Workflow
@@ -159,15 +162,7 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
     """
     planned = plan_jobs(request, sources)
     lock = read_lock(sources.lock, name=sources.lock_name) if sources.lock is not None else None
-    ready = tuple(
-        Ready(
-            job=job.id,
-            source=line.workflow,
-            digest=job.graph_digest,
-            graph=apply_overrides(planned.workflows[line.workflow], job.overrides, schema=schema),
-        )
-        for line, job in zip(sources.jobs, planned.jobs, strict=True)
-    )
+    ready = _ready(request, sources, planned, schema)
     warnings = _checked(ready, schema)
     needed = _references(ready, schema)
     files = " ".join(sources.workflows)
@@ -184,17 +179,41 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
     )
 
 
+def _ready(
+    request: RenderRequest, sources: Sources, planned: Planned, schema: NodeSchema
+) -> tuple[Ready, ...]:
+    ready: list[Ready] = []
+    faults = LineFaults()
+    for line, job in zip(sources.jobs, planned.jobs, strict=True):
+        place = f"{mask(request.job_file)} line {line.line}" if request.job_file is not None else ""
+        try:
+            graph = apply_overrides(planned.workflows[line.workflow], job.overrides, schema=schema)
+        except OverrideError as exc:
+            for problem in str(exc).split("\n"):
+                faults.add(problem, place)
+            continue
+        ready.append(
+            Ready(job=job.id, line=place, source=line.workflow, digest=job.graph_digest, graph=graph)
+        )
+    if faults:
+        raise OverrideError(str(faults))
+    return tuple(ready)
+
+
 def _checked(ready: Sequence[Ready], schema: NodeSchema) -> tuple[str, ...]:
-    errors: dict[str, None] = {}
+    errors = LineFaults()
     warnings: dict[str, None] = {}
     for one in ready:
         for found in check(one.graph, schema):
             place = f"{one.source}: node {found.node}" if found.node else one.source
             place = f"{place}, {found.field}" if found.field else place
             line = f"{place}: {found.message}" + (f" ({found.remedy})" if found.remedy else "")
-            (errors if found.severity == "error" else warnings)[line] = None
+            if found.severity == "error":
+                errors.add(line, one.line)
+            else:
+                warnings[line] = None
     if errors:
-        raise WorkflowError("\n".join(errors))
+        raise WorkflowError(str(errors))
     return tuple(warnings)
 
 

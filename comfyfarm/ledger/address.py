@@ -7,7 +7,7 @@ from urllib.parse import unquote
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from comfyfarm.addresses import mask
+from comfyfarm.addresses import expanded, mask
 from comfyfarm.errors import UsageError
 
 _WAYS = "set COMFYFARM_LEDGER or --ledger to sqlite:///PATH or postgresql://USER:PASSWORD@HOST/NAME"
@@ -26,6 +26,32 @@ def parse_address(address: str) -> URL:
     Raises:
         UsageError: not an address of a ledger. The password is masked.
     """
+    url = _read(address)
+    if url.drivername == "sqlite":
+        folder = Path(str(url.database)).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise bad_address(address, f"{folder} cannot be made ({exc.strerror})") from exc
+    return url
+
+
+def refuse_absent_file(address: str) -> None:
+    """Refuse the address of a SQLite file that is not there: whoever only reads must not make one.
+
+    Raises:
+        UsageError: there is no such file, or this is not an address of a ledger.
+    """
+    url = _read(address)
+    if url.drivername == "sqlite" and not Path(str(url.database)).is_file():
+        raise UsageError(
+            f"ledger {shown(address)}: there is no file {url.database}; nothing has been rendered with this "
+            f"ledger yet, or it is another file: an absolute path needs four slashes, such as "
+            f"sqlite:////srv/farm/ledger.db"
+        )
+
+
+def _read(address: str) -> URL:
     try:
         url = make_url(address)
     except (ArgumentError, ValueError) as exc:
@@ -49,23 +75,22 @@ def shown(address: str) -> str:
 
 def _sqlite(url: URL, address: str) -> URL:
     if url.host or url.username:
-        raise bad_address(address, "a SQLite address has three slashes before the path")
+        raise bad_address(
+            address, "a SQLite address has three slashes before the path, four if it is absolute"
+        )
     if not url.database or ":memory:" in url.database or url.query:
         raise bad_address(address, "a SQLite ledger needs a file, without options")
     if sqlite3.sqlite_version_info < (3, 35):
         raise bad_address(address, f"SQLite {sqlite3.sqlite_version} is too old, 3.35 is needed")
-    path = Path(unquote(url.database)).expanduser().absolute()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise bad_address(address, f"{path.parent} cannot be made ({exc.strerror})") from exc
-    return url.set(database=str(path))
+    return url.set(database=str(expanded(Path(unquote(url.database))).absolute()))
 
 
 def _postgresql(url: URL, address: str) -> URL:
     if not url.database:
         raise bad_address(address, "the database's name is missing")
     unknown = sorted(set(url.query) - set(_QUERY))
+    if unknown and address.count("@") > 1:  # what seems to be an option may be of the password
+        raise bad_address(address, "unknown options; signs of the password such as @ and ? are %40 and %3F")
     if unknown:
         raise bad_address(address, f"unknown option {', '.join(unknown)}")
     return url.set(query={_QUERY[key]: value for key, value in url.query.items()})

@@ -1,5 +1,6 @@
 """What is wrong with the links of a graph: dangling, out of range, of another shape, in a circle."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -52,9 +53,10 @@ def _links_of(node: Node, by_id: Mapping[NodeId, Node], schema: NodeSchema) -> I
         if isinstance(value, Link):
             yield from _link(node, name, value, by_id, schema)
         elif isinstance(value, tuple) and _was_meant_as_link(node, name, value, by_id, schema):
+            shown = json.dumps(value, ensure_ascii=False, default=dict)
             yield error(
                 "bad_link_shape",
-                f"{list(value)!r:.80} is neither a link nor a value that ComfyUI takes",
+                f"{shown:.80} is neither a link nor a value that ComfyUI takes",
                 'write a link as ["node id", slot number] and a list as {"__value__": [...]}',
                 node=node.id,
                 field=name,

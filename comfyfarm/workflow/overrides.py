@@ -115,10 +115,10 @@ def _inputs(node: Node, schema: NodeSchema | None) -> list[str]:
 
 def _near(name: str, known: list[str]) -> str:
     """A hint; where nothing is near and the choice is small, all of it."""
-    found = difflib.get_close_matches(name, known, n=3)
-    if not found and len(known) <= 12:
-        found = known
-    return f"; it has {', '.join(found)}" if found else ""
+    near = difflib.get_close_matches(name, known, n=3)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    return f"; it has {', '.join(known)}" if 0 < len(known) <= 12 else ""
 
 
 def _by_title(workflow: Workflow, wanted: str) -> str:

@@ -5,6 +5,7 @@ comfy_execution/validation.py, 0.27.
 """
 
 import difflib
+import json
 from collections.abc import Callable, Iterator, Mapping
 
 from comfyfarm.workflow.findings import Finding, error, info, warning
@@ -175,7 +176,8 @@ def _converted(type_: str, value: Value) -> float | None:
 
 
 def _shown(value: Value) -> str:
-    text = repr(value)
+    is_nested = isinstance(value, tuple | Mapping)
+    text = json.dumps(value, ensure_ascii=False, default=dict) if is_nested else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

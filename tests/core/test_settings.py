@@ -5,6 +5,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from comfyfarm.errors import UsageError
 from comfyfarm.settings import read_settings
 
 
@@ -57,3 +58,21 @@ def test_a_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_the_ledgers_password_is_not_shown() -> None:
     assert "hunter2" not in repr(read_settings({"COMFYFARM_LEDGER": "postgresql://me:hunter2@db/farm"}))
+
+
+@pytest.mark.parametrize("grace", ["abc", "-1", "nan", "inf", "30s"])
+def test_a_grace_that_is_no_number_of_seconds_is_wrong_usage(grace: str) -> None:
+    with pytest.raises(UsageError, match=f"COMFYFARM_GRACE_S='{grace}': write a number of seconds"):
+        read_settings({"COMFYFARM_GRACE_S": grace})
+
+
+def test_a_grace_may_be_nothing_at_all() -> None:
+    assert read_settings({"COMFYFARM_GRACE_S": "0"}).grace_s == 0
+    assert read_settings({"COMFYFARM_GRACE_S": "2.5"}).grace_s == 2.5
+    assert read_settings({"COMFYFARM_GRACE_S": ""}).grace_s == 30
+
+
+@pytest.mark.parametrize("variable", ["COMFYFARM_STATE_DIR", "COMFYFARM_CACHE_DIR"])
+def test_the_home_of_nobody_is_wrong_usage(variable: str) -> None:
+    with pytest.raises(UsageError, match=f"{variable}='~nobody-of-this-name/x': there is no such user"):
+        read_settings({variable: "~nobody-of-this-name/x"})

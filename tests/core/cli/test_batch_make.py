@@ -90,7 +90,10 @@ def test_through_a_linked_folder_the_workflow_is_still_found(
     ("words", "told", "code"),
     [
         (["--set", "9.color=1"], "there is no node '9'", 1),
-        (["--set", "1.colour=1..2"], "has no input 'colour'; it has color", 1),
+        (["--set", "1.colour=1..2"], "has no input 'colour'; did you mean color?", 1),
+        (["--set", "color=3"], "--set 'color' names no input", 2),
+        (["--set", "1.color", "--set", "1.width=8"], "--set '1.color' has no value", 2),
+        (["--set", "1.color=1", "-o", "picture.json/x.jsonl"], "cannot be written", 2),
         (["--zip", "--set", "1.color=1..3", "--set", "1.width=[8,16]"], "1.color has 3, 1.width has 2", 1),
         (["--set", "1.color=@gone.txt"], "gone.txt: there is no such file", 1),
         (["--set", "1.color=1", "-o", "sweep.json"], "name it sweep.json.jsonl", 2),

@@ -225,9 +225,17 @@ def test_one_healthy_server_is_enough(command: Command, serving: Serving) -> Non
     assert "0 running, 0 pending" in lines[1]
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "garbage", "http://[bad"])
-def test_without_a_healthy_server_the_exit_code_is_1(command: Command, url: str) -> None:
-    told = command("health", "--server", url)
+@pytest.mark.parametrize("url", ["127.0.0.1:18188", "garbage", "http://[::1", "http://u:pa/hunter2@h:1"])
+def test_what_is_no_address_of_a_server_is_wrong_usage(command: Command, url: str) -> None:
+    told = command("health", "--server", "http://127.0.0.1:1", "--server", url)
+
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "write one such as http://127.0.0.1:8188" in told.stderr
+    assert "hunter2" not in told.stderr
+
+
+def test_without_a_healthy_server_the_exit_code_is_1(command: Command) -> None:
+    told = command("health", "--server", "http://127.0.0.1:1")
 
     assert told.exit_code == 1
     assert len(told.stdout.splitlines()) == 1
@@ -289,6 +297,42 @@ def test_results_without_a_ledger_say_how_to_name_one(command: Command) -> None:
 
     assert told.exit_code == 2
     assert "--ledger" in told.stderr
+    assert "nothing has been rendered here yet" in told.stderr
+
+
+@pytest.mark.parametrize("words", [["results"], ["dead-letters", "list"], ["dead-letters", "show", "--all"]])
+def test_whoever_only_reads_makes_no_ledger(command: Command, tmp_path: Path, words: list[str]) -> None:
+    told = command(*words, "--ledger", f"sqlite:///{tmp_path}/new/x.db")
+
+    assert told.exit_code == 2
+    assert f"there is no file {tmp_path}/new/x.db" in told.stderr
+    assert "four slashes" in told.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_results_of_a_ledger_without_a_batch_say_so(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "x.db").touch()
+
+    told = command("results", "--ledger", f"sqlite:///{tmp_path}/x.db")
+
+    assert told.exit_code == 2
+    assert f"nothing has been rendered yet: the ledger sqlite:///{tmp_path}/x.db has no batch" in told.stderr
+
+
+@pytest.mark.parametrize("password", ["pa/hunter2", "pa#hunter2", "pa?hunter2", "p@hunter2"])
+@pytest.mark.parametrize("scheme", ["mysql", "postgresql"])
+def test_no_password_of_a_ledger_is_printed(command: Command, scheme: str, password: str) -> None:
+    told = command("results", "--ledger", f"{scheme}://u:{password}@127.0.0.1:1/db?colour=red")
+
+    assert told.exit_code == 2
+    assert "hunter2" not in told.output
+
+
+def test_no_password_of_a_workflow_is_printed(command: Command) -> None:
+    told = command("preflight", "http://u:pa/hunter2@127.0.0.1:1/w.json")
+
+    assert told.exit_code in {1, 3}
+    assert "hunter2" not in told.output
 
 
 def test_a_dead_job_is_exit_1_and_the_same_call_says_so_again(
@@ -299,9 +343,27 @@ def test_a_dead_job_is_exit_1_and_the_same_call_says_so_again(
     first, again = command(*words), command(*words)
 
     assert first.exit_code == again.exit_code == 1
+    for told in (first, again):
+        assert told.stderr.splitlines()[-1] == "1 job is dead: see comfyfarm dead-letters list --local"
     assert first.stdout == again.stdout
     assert json.loads(first.stdout)["reason"].startswith("node failed: ")
     assert len(fake.log) == 1
+
+
+def test_dead_jobs_are_counted_and_the_ledgers_address_is_not_repeated(
+    command: Command, serving: Serving, picture: Path, tmp_path: Path
+) -> None:
+    _, url = serving(script="error,ok,error")
+    jobs = tmp_path / "jobs.jsonl"
+    jobs.write_text("".join(f'{{"workflow": "picture.json", "set": {{"1.color": {n}}}}}\n' for n in range(3)))
+    ledger = f"sqlite:///{tmp_path}/l.db"
+
+    told = command("render", jobs, "--server", url, "--out", tmp_path / "out", "--local", "--ledger", ledger)
+
+    assert told.exit_code == 1
+    last = told.stderr.splitlines()[-1]
+    assert last == "2 jobs are dead: see comfyfarm dead-letters list with the same --ledger"
+    assert len(command("dead-letters", "list", "--ledger", ledger, "--json").stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -309,7 +371,13 @@ def test_a_dead_job_is_exit_1_and_the_same_call_says_so_again(
     [
         (["--set", "1.colour=7"], 1, "no input 'colour'"),
         (["--set", "9.color=7"], 1, "no node '9'"),
-        (["--set", "nonsense"], 1, "node.input=value"),
+        (["--set", "nonsense"], 2, "node.input=value"),
+        (["--set", "color=3"], 2, "names no input"),
+        (["--set", "1.color"], 2, "has no value"),
+        (["--out", "o\udcff"], 2, "'o\\udcff': is no valid UTF-8"),
+        (["--batch", "b\udcff"], 2, "'b\\udcff': is no valid UTF-8"),
+        (["--cache", "c\udcff"], 2, "c\\udcff': is no valid UTF-8"),
+        (["--server", "http://u:pa/ssw0rd@h:1"], 2, "http://***@h:1"),
         (["--set", "1.width=0"], 1, "width"),
         (["--lock", "gone.lock"], 1, "gone.lock"),
         (["--ledger", "mysql://h/db"], 2, "mysql"),
@@ -397,3 +465,67 @@ def test_with_a_models_folder_the_files_are_brought(
 
     assert told.exit_code == 0, told.stderr
     assert json.loads(told.stdout)["status"] == "succeeded"
+
+
+# --- the machine at fault ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("COMFYFARM_STATE_DIR", "{folder}/file"),
+        ("COMFYFARM_STATE_DIR", "{folder}/file/below"),
+        ("COMFYFARM_STATE_DIR", "/proc/comfyfarm"),
+        ("COMFYFARM_GRACE_S", "abc"),
+        ("COMFYFARM_GRACE_S", "-1"),
+    ],
+)
+@pytest.mark.parametrize("more", [["--local"], []])
+def test_a_setting_that_cannot_be_used_is_one_line(
+    command: Command,
+    picture: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    value: str,
+    more: list[str],
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    monkeypatch.setenv(variable, value.format(folder=tmp_path))
+
+    told = command("render", picture, "--server", "http://127.0.0.1:1", "--out", tmp_path / "out", *more)
+
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.count("\n") == 1
+    assert value.format(folder=tmp_path) in told.stderr
+
+
+def test_a_cache_that_is_a_file_is_wrong_usage(command: Command, upscale: Path, tmp_path: Path) -> None:
+    library(tmp_path / "library")
+    lock = tmp_path / "comfyfarm.lock"
+    command("lock", upscale, "--catalog", tmp_path / "library", "-o", lock)
+    command("mirror", "add", *(tmp_path / "library").rglob("*.*"), "--mirror", tmp_path / "mirror")
+
+    told = command("hydrate", "--lock", lock, "--mirror", tmp_path / "mirror", "--cache", upscale)
+
+    assert (told.exit_code, told.stderr.count("\n")) == (2, 1)
+    assert f"comfyfarm: {upscale}" in told.stderr
+
+
+@pytest.mark.parametrize("output", ["upscale.json/lock", "."])
+def test_a_lock_that_cannot_be_written_is_wrong_usage(
+    command: Command, upscale: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    library(tmp_path / "library")
+
+    told = command("lock", upscale, "--catalog", tmp_path / "library", "-o", output)
+
+    assert (told.exit_code, told.stderr.count("\n")) == (2, 1)
+    assert f"{output}: cannot be written" in told.stderr
+
+
+def test_help_says_whose_value_wins(command: Command) -> None:
+    assert "a job's own value wins" in " ".join(command("render", "--help").output.split())

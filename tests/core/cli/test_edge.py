@@ -31,6 +31,43 @@ def test_an_error_of_ours_ends_the_command_with_its_message(
     assert err == f"comfyfarm: {error}\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (NotADirectoryError(20, "Not a directory", "/srv/x"), 2, "/srv/x: Not a directory"),
+        (PermissionError(13, "Permission denied", "http://u:p/w@h"), 2, "http://***@h: Permission denied"),
+        (OSError(30, "Read-only file system"), 2, "Read-only file system"),
+        (OSError("odd"), 2, "odd"),
+        (ConnectionResetError(104, "Connection reset by peer"), 3, "Connection reset by peer"),
+        (TimeoutError(), 3, "TimeoutError"),
+        (UnicodeEncodeError("utf-8", "hunter2", 0, 1, "no"), 2, "a name or value holds signs that are no"),
+    ],
+)
+def test_an_error_of_the_machine_is_one_line(
+    capsys: pytest.CaptureFixture[str], error: Exception, code: int, said: str
+) -> None:
+    @ends_with_exit_code
+    def run() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run()
+
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (code, "", 1)
+    assert err.startswith(f"comfyfarm: {said}")
+    assert "hunter2" not in err
+
+
+def test_a_reader_that_went_away_is_clicks_business() -> None:
+    @ends_with_exit_code
+    def run() -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):
+        run()
+
+
 def test_an_error_of_nobody_is_not_hidden() -> None:
     @ends_with_exit_code
     def run() -> None:

@@ -49,8 +49,61 @@ def test_other_commands_find_what_a_local_render_left(tmp_path: Path) -> None:
     (tmp_path / "state" / "ledger.db").touch()
     with known_ledger(settings(tmp_path), None, local=False, on_line=SILENT) as found:
         assert found.get_secret_value().endswith("/state/ledger.db")
-    with known_ledger(settings(tmp_path), "sqlite:///x.db", local=False, on_line=SILENT) as found:
-        assert found == SecretStr("sqlite:///x.db")
+    (tmp_path / "x.db").touch()
+    named = f"sqlite:///{tmp_path}/x.db"
+    with known_ledger(settings(tmp_path), named, local=False, on_line=SILENT) as found:
+        assert found == SecretStr(named)
+
+
+def test_a_named_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "x.db"
+
+    with (
+        pytest.raises(UsageError, match=f"no file {file}.*four slashes") as caught,
+        known_ledger(settings(tmp_path), f"sqlite:///{file}", local=False, on_line=SILENT),
+    ):
+        pass
+
+    assert f"ledger sqlite:///{file}: " in str(caught.value)  # as it may be typed again
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "api",
+    ["http://h:4200", "http://h:4200/", "https://h/apis", "h:4200/api", "http://me:hunter2/x@h:4200"],
+)
+def test_an_address_that_is_no_prefect_api_is_told_before_anything_starts(tmp_path: Path, api: str) -> None:
+    own = settings(tmp_path, PREFECT_API_URL=api, COMFYFARM_LEDGER="sqlite:///env.db")
+
+    with (
+        pytest.raises(UsageError, match=r"PREFECT_API_URL.*add /api") as caught,
+        render_backends(own, None, local=False, on_line=SILENT),
+    ):
+        pass
+
+    assert "hunter2" not in str(caught.value)
+    with render_backends(own, None, local=True, on_line=SILENT) as found:
+        assert found.prefect_api_url is None
+
+
+@pytest.mark.parametrize(
+    "api", ["http://h:4200/api", "https://h/prefect/api/", "https://h/api/accounts/a/workspaces/b"]
+)
+def test_an_address_of_a_prefect_api_is_taken_as_it_is(tmp_path: Path, api: str) -> None:
+    own = settings(tmp_path, PREFECT_API_URL=api, COMFYFARM_LEDGER="sqlite:///env.db")
+
+    with render_backends(own, None, local=False, on_line=SILENT) as found:
+        assert found.prefect_api_url == api
+
+
+def test_a_state_directory_that_cannot_be_one_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
+
+    with (
+        pytest.raises(UsageError, match=r"state: cannot be the state directory.*COMFYFARM_STATE_DIR"),
+        render_backends(settings(tmp_path), None, local=True, on_line=SILENT),
+    ):
+        pass
 
 
 def test_the_password_is_not_shown(tmp_path: Path) -> None:

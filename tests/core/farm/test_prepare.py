@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from comfyfarm.errors import AssetsMissing, InputError, JobConflict, UsageError, WorkflowError
+from comfyfarm.errors import AssetsMissing, InputError, JobConflict, OverrideError, UsageError, WorkflowError
 from comfyfarm.farm.prepare import plan_jobs, prepare, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.sources import read_sources
@@ -97,8 +97,45 @@ def test_every_fault_of_every_job_is_told_at_once_and_once(
 
     told = str(caught.value).splitlines()
     assert len(told) == 2
-    assert "w.json: node 1, width: " in told[0]
-    assert "w.json: node 1, height: 'tall' is no INT" in told[1]
+    assert told[0].startswith(f"{jobs} line 1 and 2 more: {project.root / 'w.json'}: node 1, width: ")
+    assert told[1].startswith(f"{jobs} line 4: {project.root / 'w.json'}: node 1, height: 'tall' is no INT")
+
+
+def test_overrides_that_fit_nowhere_are_told_with_their_lines_all_at_once(
+    project: Any, graph: Any, schema: NodeSchema
+) -> None:
+    file = project.write("w.json", graph())
+    jobs = project.root / "jobs.jsonl"
+    sets: list[dict[str, int]] = [{"1.color": 1}, {}, {"9.color": 1}, {"9.color": 2, "1.colour": 1}]
+    jobs.write_text("\n".join(json.dumps({"workflow": "w.json", "set": one}) for one in sets))
+    request = project.request(jobs)
+
+    with pytest.raises(OverrideError) as caught:
+        prepare(request, read_sources(request), schema)
+
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{jobs} line 3 and 1 more: {file}: 9.color: there is no node '9'")
+    assert second.startswith(f"{jobs} line 4: {file}: 1.colour: ")
+
+
+def test_of_a_workflow_alone_no_line_is_named(project: Any, graph: Any, schema: NodeSchema) -> None:
+    file = project.write("w.json", graph())
+
+    for overrides in ({"9.color": 1}, {"1.width": 0}):
+        request = project.request(file, overrides=overrides)
+        with pytest.raises(InputError) as caught:
+            prepare(request, read_sources(request), schema)
+        assert str(caught.value).startswith(f"{file}: ")
+        assert " line " not in str(caught.value)
+
+
+def test_a_value_that_is_an_object_is_shown_as_json(project: Any, graph: Any, schema: NodeSchema) -> None:
+    request = project.request(
+        project.write("w.json", graph()), overrides={"1.width": {"a": [1, {"b": None}]}}
+    )
+
+    with pytest.raises(WorkflowError, match=r'\{"a": \[1, \{"b": null\}\]\} is no INT'):
+        prepare(request, read_sources(request), schema)
 
 
 def test_one_id_twice_is_refused(project: Any, ids: list[str]) -> None:

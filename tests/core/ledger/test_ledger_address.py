@@ -6,7 +6,7 @@ import pytest
 
 from comfyfarm.control.postgres import Postgres
 from comfyfarm.errors import LedgerError, UsageError
-from comfyfarm.ledger.address import parse_address
+from comfyfarm.ledger.address import parse_address, refuse_absent_file
 from comfyfarm.ledger.ledger import open_ledger
 
 
@@ -45,6 +45,9 @@ def test_a_sqlite_path_may_be_relative_and_its_folder_is_made(
         "sqlite://",
         "sqlite:///:memory:",
         "sqlite://two/slashes.db",
+        "postgresql://u:a/geheim@h",
+        "mysql://u:a#geheim@h/n",
+        "postgresql://u:a@h?geheim=x@h/n",
     ],
 )
 def test_a_bad_address_says_what_to_set_and_keeps_the_password(address: str) -> None:
@@ -52,6 +55,16 @@ def test_a_bad_address_says_what_to_set_and_keeps_the_password(address: str) -> 
         parse_address(address)
 
     assert "geheim" not in str(caught.value)
+
+
+def test_a_reader_is_told_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"no file {tmp_path}/new/l.db.*four slashes"):
+        refuse_absent_file(f"sqlite:///{tmp_path}/new/l.db")
+    assert list(tmp_path.iterdir()) == []
+
+    (tmp_path / "l.db").touch()
+    refuse_absent_file(f"sqlite:///{tmp_path}/l.db")
+    refuse_absent_file("postgresql://u:p@h/n")
 
 
 async def test_a_file_that_is_no_database_is_a_usage_error(tmp_path: Path) -> None:

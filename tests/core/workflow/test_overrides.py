@@ -84,10 +84,22 @@ def test_everything_that_does_not_exist_is_named_at_once_with_near_matches(
         apply_overrides(make(good), [put("1.widht", 1), put("9.seed", 2), put("Black.width", 3)])
 
     lines = str(caught.value).splitlines()
-    assert lines[0].startswith("w.json: 1.widht: node 1 (EmptyImage) has no input 'widht'; it has width")
+    assert lines[0].startswith(
+        "w.json: 1.widht: node 1 (EmptyImage) has no input 'widht'; did you mean width"
+    )
     assert "there is no node '9'" in lines[1]
     assert lines[2] == "w.json: Black.width: there is no node 'Black'; 'Black' is node 1"
     assert len(lines) == 3
+
+
+def test_only_a_list_of_all_there_is_says_so(good: dict[str, Any], make: Make) -> None:
+    def told(target: str) -> str:
+        with pytest.raises(OverrideError) as caught:
+            apply_overrides(make(good), [put(target, 1)])
+        return str(caught.value)
+
+    assert told("1.heigth").endswith("has no input 'heigth'; did you mean height?")
+    assert told("2.zzz").endswith("has no input 'zzz'; it has images, filename_prefix")
 
 
 def test_an_input_that_the_file_leaves_out_needs_the_schema(
@@ -122,7 +134,11 @@ def test_no_override_changes_nothing(good: dict[str, Any], make: Make) -> None:
 IDS = st.text(alphabet="0123456789:_ab", min_size=1, max_size=6)
 NAMES = st.text(alphabet="abc._", min_size=1, max_size=6)
 VALUES = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))  # neither is taken
 )
 
 
