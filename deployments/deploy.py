@@ -16,12 +16,12 @@ from pydantic import SecretStr
 from comfyfarm.addresses import mask
 from comfyfarm.control.state import control_status
 from comfyfarm.errors import FarmError, TryLater, UsageError
-from comfyfarm.farm.servers import host_slug
+from comfyfarm.farm.servers import host_slug, refuse_passwords
 from comfyfarm.settings import FarmSettings, read_settings
 from deployments.crash_recovery import set_up_automations
 from deployments.description import read_description
 from deployments.farm_blocks import set_up_blocks
-from deployments.gpu_tags import look_at_servers, refuse_passwords, set_up_limits
+from deployments.gpu_tags import look_at_servers, set_up_limits
 from deployments.published import publish
 from deployments.wanted import Wanted, absolute
 from deployments.work_pool import set_up_pool
@@ -127,7 +127,7 @@ async def deploy(wanted: Wanted, *, look: bool = True) -> list[str]:
         TryLater: the Prefect server does not answer.
         UsageError: it refuses what is wanted, or a server's address has a password.
     """
-    refuse_passwords(wanted.servers)
+    refuse_passwords(wanted.servers, where="here, and where the worker runs")
     wanted = wanted.model_copy(update={"records": await look_at_servers(wanted.servers, wanted.host)})
     try:
         return await _deploy(wanted, look=look)

@@ -3,28 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
-from comfyfarm.addresses import mask
-from comfyfarm.comfy.http import SERVER_AUTH
-from comfyfarm.errors import ServerError, UsageError
+from comfyfarm.errors import ServerError
 from comfyfarm.farm.servers import examine, no_server
 from comfyfarm.ledger.ledger import open_ledger
 from comfyfarm.ledger.records import ServerRecord
 from deployments.wanted import Wanted
 from flows.gpu_limits import set_gpu_limits
-
-
-def refuse_passwords(urls: Sequence[str]) -> None:
-    """Refuse an address with a user: the host's block would keep it as plain text, for all to see.
-
-    Raises:
-        UsageError: one of them has a user, with or without a password.
-    """
-    for url in urls:
-        if "@" in url:
-            raise UsageError(
-                f"{mask(url)}: Prefect would keep and show user and password. Leave them out of the address, "
-                f"and set {SERVER_AUTH}=user:password here and where the worker runs"
-            )
 
 
 async def look_at_servers(urls: Sequence[str], host: str) -> tuple[ServerRecord, ...]:

@@ -211,7 +211,7 @@ async def _main(parameters: dict[str, Any], listen: Listen) -> int:
     given = {name: value for name, value in parameters.items() if value is not None}
     stop = Stop(grace_s=read_settings().grace_s)
     try:
-        refuse_passwords(given.get("servers", ()))
+        refuse_passwords(given.get("servers", ()), where="or pass --local")
         await _look_at_prefect()
         state = await run_until_stopped(render_batch(**given, return_state=True), stop, listen=listen)
     except asyncio.CancelledError:

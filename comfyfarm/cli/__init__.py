@@ -1,6 +1,8 @@
 """The command: parse, call, print, exit. A subcommand's module is loaded when it is used."""
 
 import importlib
+import signal
+import sys
 from typing import Any
 
 import click
@@ -33,6 +35,9 @@ class _LazyGroup(click.Group):
         """The subcommand, loaded now."""
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name == "render":
+            # Loading takes a second, and until something is begun there is nothing to be stopped in order.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         module = importlib.import_module(f"comfyfarm.cli.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command

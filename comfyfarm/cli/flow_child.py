@@ -60,6 +60,8 @@ async def _wait_for(child: asyncio.subprocess.Process, request: RenderRequest, s
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+    if stop.was_terminated and child.returncode == -signal.SIGTERM:
+        return 0  # it had begun nothing yet
     return child.returncode if child.returncode in {0, 1, 2} else 3
 
 

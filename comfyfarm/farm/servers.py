@@ -90,8 +90,10 @@ def host_of(url: str) -> str:
     raise UsageError(f"{mask(url)}: no address of a server; write one such as http://127.0.0.1:8188")
 
 
-def refuse_passwords(urls: Iterable[str]) -> None:
-    """Addresses become parameters of a flow run, which everybody sees.
+def refuse_passwords(urls: Iterable[str], *, where: str) -> None:
+    """Addresses become parameters and blocks of Prefect's, which everybody sees.
+
+    `where`: the variable is to be set, or what else can be done; the end of the message.
 
     Raises:
         UsageError: one has a user or a password.
@@ -99,8 +101,8 @@ def refuse_passwords(urls: Iterable[str]) -> None:
     for url in urls:
         if "@" in url:
             raise UsageError(
-                f"{mask(url)}: Prefect would show user and password; leave them out of the address and set "
-                f"{SERVER_AUTH}=user:password, or pass --local"
+                f"{mask(url)}: Prefect would keep and show user and password; leave them out of the address, "
+                f"and set {SERVER_AUTH}=user:password {where}"
             )
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -140,3 +142,16 @@ def test_work_that_ends_by_itself_says_so_and_leaves_the_signals_alone() -> None
     with pytest.raises(StoreError):
         asyncio.run(runs_to_its_end(fails(), Stop()))
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_sigterm_while_render_is_being_loaded_ends_it_in_order() -> None:
+    code = (
+        "import os, signal, time\n"
+        "from comfyfarm.cli import main\n"
+        "main.get_command(None, 'render')\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "time.sleep(20)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
