@@ -35,9 +35,6 @@ class _LazyGroup(click.Group):
         """The subcommand, loaded now."""
         if cmd_name not in _COMMANDS:
             return None
-        if cmd_name == "render":
-            # Loading takes a second, and until something is begun there is nothing to be stopped in order.
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         module = importlib.import_module(f"comfyfarm.cli.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
@@ -57,3 +54,11 @@ def main(**_options: Any) -> None:
 
     Exit status: 0 done · 1 the workflow or its data is at fault · 2 usage or set-up · 3 try later.
     """
+
+
+def run() -> None:
+    """The installed command."""
+    if sys.argv[1:2] == ["render"]:
+        # Loading takes a second, and until something is begun there is nothing to be stopped in order.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    main()

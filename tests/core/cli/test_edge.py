@@ -146,11 +146,13 @@ def test_work_that_ends_by_itself_says_so_and_leaves_the_signals_alone() -> None
 
 def test_a_sigterm_while_render_is_being_loaded_ends_it_in_order() -> None:
     code = (
-        "import os, signal, time\n"
-        "from comfyfarm.cli import main\n"
-        "main.get_command(None, 'render')\n"
-        "os.kill(os.getpid(), signal.SIGTERM)\n"
-        "time.sleep(20)\n"
+        "import os, signal, sys, time\n"
+        "from comfyfarm import cli\n"
+        "def load():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(20)\n"
+        "sys.argv, cli.main = ['comfyfarm', 'render'], load\n"
+        "cli.run()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
 
