@@ -35,16 +35,21 @@ def causes_of(
         found[one.id] = next((fault for fault in able if run is None or destroys(fault, run)), None)
         troubled[one.id] = next(iter(able), None)
         if found[one.id] is None:
-            choices[one.id] = [
-                place
-                for place, fault in enumerate(single)
-                if can_cause(fault, one) and (run is None or destroys(fault, run) or not fault.kind.ends)
-            ]
+            choices[one.id] = _choices(one, run, single)
     matched = _matched(choices)
     for attempt_id in choices:
         place = matched.get(attempt_id)
         found[attempt_id] = troubled[attempt_id] if place is None else single[place]
     return found
+
+
+def _choices(one: AttemptRecord, run: Execution | None, single: Sequence[Struck]) -> list[int]:
+    """Places of the faults that can be its cause: those that destroyed its run, where there are such."""
+    able = [place for place, fault in enumerate(single) if can_cause(fault, one)]
+    if run is None:
+        return able
+    fatal = [place for place in able if destroys(single[place], run)]
+    return fatal or [place for place in able if not single[place].kind.ends]
 
 
 def can_cause(fault: Struck, attempt: AttemptRecord) -> bool:

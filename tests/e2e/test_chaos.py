@@ -195,6 +195,15 @@ def test_a_fault_of_one_prompt_is_the_cause_of_one_attempt() -> None:
     assert failing(found, once, once.model_copy(update={"begun": 6})) == set()
 
 
+def test_what_destroyed_a_run_is_not_given_to_an_attempt_that_ran_nothing() -> None:
+    found = evidence(
+        attempts=[tried(1, "transient", "server"), tried(2, "transient", "server"), tried(3, "succeeded")],
+        executions=[ran(1), ran(3)],
+    )
+
+    assert failing(found, struck("prompt view-404", 9, 25), struck("prompt 503", 9, 25)) == set()
+
+
 DEAD = evidence(
     jobs=[job(Status.DEAD, reason_class="node failed", reason="node failed: node 3")],
     attempts=[tried(1, "permanent", "node failed")],
