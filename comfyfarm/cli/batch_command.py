@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.given_overrides import read_given
+from comfyfarm.cli.whole_file import whole_file
 from comfyfarm.errors import CatalogueError, UsageError
 from comfyfarm.farm.sources import JOB_FILE_LIMIT_BYTES, WORKFLOW_LIMIT_BYTES
 from comfyfarm.plan.job_settings import JobSettings, read_settings, settings_problems
@@ -103,19 +103,12 @@ def _named_from(output: Path | None, workflow: str) -> str:
 
 def _write(path: Path, lines: Iterator[str]) -> int:
     """Write the file whole or not at all; how many lines it has."""
-    partial = path.with_name(path.name + ".partial")
     count = 0
-    try:
+    with whole_file(path) as partial:
         with partial.open("w", encoding="utf-8", newline="\n") as file:
             for line in lines:
                 file.write(line + "\n")
                 count += 1
         if partial.stat().st_size > JOB_FILE_LIMIT_BYTES:
             raise CatalogueError(f"{path}: larger than the {JOB_FILE_LIMIT_BYTES} bytes that `render` reads")
-        partial.replace(path)
-    except OSError as exc:
-        raise UsageError(f"{path}: cannot be written ({exc.strerror})") from exc
-    finally:
-        with suppress(OSError):  # as a rule it is not there
-            partial.unlink()
     return count

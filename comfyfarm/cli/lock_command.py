@@ -1,6 +1,5 @@
 """`comfyfarm lock [make] FILE… --catalog …`: pins what workflows name, or says all that is missing."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ from comfyfarm.addresses import is_address, read_bytes
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_so_far_bar
 from comfyfarm.cli.schema_option import load_schema, schema_options
+from comfyfarm.cli.whole_file import whole_file
 from comfyfarm.errors import UsageError
 from comfyfarm.farm.sources import WORKFLOW_LIMIT_BYTES
 from comfyfarm.lock.catalogue import read_catalogue
@@ -47,7 +47,8 @@ def command(
         for name in names
     ]
     lock = make_lock(references, _catalogue(catalogue), schema_sha256=node_schema.sha256)
-    _write(output, write_lock(lock))
+    with whole_file(output) as partial:
+        partial.write_bytes(write_lock(lock))
     say(f"{output}: {len(lock.models)} models pinned")
 
 
@@ -60,14 +61,3 @@ def _catalogue(name: str) -> Catalogue:
                 progress=lambda _file, done, total: show(done, total),
             )
     return read_catalogue(read_bytes(name, limit_bytes=_CATALOGUE_LIMIT_BYTES), name=name)
-
-
-def _write(path: Path, data: bytes) -> None:
-    partial = path.parent / f"{path.name}.partial"
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as exc:
-        with suppress(OSError):
-            partial.unlink()
-        raise UsageError(f"{path}: cannot be written ({exc.strerror})") from exc

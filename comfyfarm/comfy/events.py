@@ -9,7 +9,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
 from comfyfarm.clock import Clock, SystemClock
-from comfyfarm.comfy.http import authorization
+from comfyfarm.comfy.http import authorization, has_login
 from comfyfarm.comfy.wire import Message, read_message
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class EventStream:
             max_size=_MAX_FRAME_BYTES,
             proxy=None,
             # User and password of the address are sent by the library itself.
-            additional_headers={} if "@" in self._address else authorization(self._url),
+            additional_headers={} if has_login(self._url) else authorization(self._url),
         )
 
 

@@ -10,7 +10,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import httpx
@@ -32,7 +32,6 @@ class Http:
         self._url, self._timeout_s = url, timeout_s
         # Servers are on loopback or on the farm's own network: no proxy of the environment applies.
         self._transport = httpx.AsyncHTTPTransport(verify=_certificates(), trust_env=False)
-        self._headers: dict[str, str] | None = None
 
     async def close(self) -> None:
         """Close all connections."""
@@ -78,7 +77,7 @@ class Http:
         request = httpx.Request(
             method,
             f"{self._url}{path}",
-            headers=self._headers_of_all(),
+            headers=self._headers,
             extensions={"timeout": limit.as_dict()},
             **options,
         )
@@ -86,16 +85,20 @@ class Http:
         response.request = request
         return response
 
-    def _headers_of_all(self) -> dict[str, str]:
-        if self._headers is None:
-            self._headers = {**_HEADERS, **authorization(self._url)}
-        return self._headers
+    @cached_property
+    def _headers(self) -> dict[str, str]:
+        return {**_HEADERS, **authorization(self._url)}
+
+
+def has_login(url: str) -> bool:
+    """Whether the address has a user or a password of its own."""
+    return bool(httpx.URL(url).userinfo)
 
 
 def authorization(url: str) -> dict[str, str]:
     """The header for user and password of a server's address, or else of `COMFYFARM_SERVER_AUTH`."""
     parts = httpx.URL(url)
-    given = f"{parts.username}:{parts.password}" if parts.userinfo else os.environ.get(SERVER_AUTH, "")
+    given = f"{parts.username}:{parts.password}" if has_login(url) else os.environ.get(SERVER_AUTH, "")
     return {"Authorization": f"Basic {base64.b64encode(given.encode()).decode()}"} if given else {}
 
 

@@ -89,8 +89,8 @@ def _prefect_api(settings: FarmSettings) -> str | None:
     if api is None:
         return None
     is_web = api.lower().startswith(("http://", "https://"))
-    path = api.partition("://")[2].partition("/")[2].rstrip("/")
-    if is_web and (f"/{path}".endswith("/api") or f"/{path}".startswith("/api/accounts/")):
+    path = "/" + api.partition("://")[2].partition("/")[2].rstrip("/")
+    if is_web and (path.endswith("/api") or path.startswith("/api/accounts/")):
         return api
     raise UsageError(
         f"PREFECT_API_URL (or the active Prefect profile) says {mask(api)}, which is no address of a "

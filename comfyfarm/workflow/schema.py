@@ -7,7 +7,7 @@ grow or depend on others (`a.b`) are in no schema: look-ups of them answer None.
 import json
 from collections.abc import Mapping
 from copy import copy
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -24,6 +24,8 @@ class NodeSchema:
     def __init__(self, classes: Mapping[str, Any], *, name: str, live: bool) -> None:
         """Takes over `classes`, which has been checked; use the class methods."""
         self._classes = classes
+        # Filled when they are asked for; copies under other names share them.
+        self._digest: list[Sha256] = []
         self._specs: dict[str, dict[str, InputSpec]] = {}
         self._outputs: dict[str, tuple[str, ...]] = {}
         self.name = name
@@ -50,18 +52,20 @@ class NodeSchema:
         try:
             found = copy(_read(data) if isinstance(data, bytes) else cls(_checked(data), name="", live=False))
         except (ValueError, RecursionError) as exc:
-            message, remedy = (
-                f"not what /object_info answers: {exc}",
-                "save the answer of a server's /object_info",
-            )
-            raise Refused(name, [error("bad_schema", message, remedy)]) from exc
+            remedy = "save the answer of a server's /object_info"
+            raise Refused(
+                name, [error("bad_schema", f"not what /object_info answers: {exc}", remedy)]
+            ) from exc
         found.name, found.live = name, live
         return found
 
-    @cached_property
+    @property
     def sha256(self) -> Sha256:
         """Digest of the classes. Lists of files do not count: they change with every upload."""
-        return digest_of({name: self._without_files(name, raw) for name, raw in self._classes.items()})
+        if not self._digest:
+            kept = {name: self._without_files(name, raw) for name, raw in self._classes.items()}
+            self._digest.append(digest_of(kept))
+        return self._digest[0]
 
     def knows(self, class_type: str) -> bool:
         """Whether the class is here."""
@@ -140,9 +144,7 @@ def _shipped() -> NodeSchema:
 def _read(data: bytes) -> NodeSchema:
     """Read once what every server of a farm answers alike: some 15 MB, and 0.1 s."""
     # Not strict: custom nodes have infinite limits, and servers write `Infinity`.
-    schema = NodeSchema(_checked(json.loads(data)), name="", live=False)
-    _ = schema.sha256  # so that copies share it
-    return schema
+    return NodeSchema(_checked(json.loads(data)), name="", live=False)
 
 
 def _checked(classes: Any) -> Mapping[str, Any]:

@@ -14,6 +14,18 @@ from comfyfarm.errors import ControlUnavailable, FarmError, NamesMissing, StoreE
 from comfyfarm.farm.stopping import Stop
 
 
+def ended_by(error: Exception) -> object:
+    """The exit code of a command that raises it."""
+
+    @ends_with_exit_code
+    def run() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run()
+    return ended.value.code
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [(NamesMissing("m:", ["a", "b"]), 1), (ControlUnavailable("c"), 2), (StoreError("s"), 3)],
@@ -21,15 +33,10 @@ from comfyfarm.farm.stopping import Stop
 def test_an_error_of_ours_ends_the_command_with_its_message(
     capsys: pytest.CaptureFixture[str], error: FarmError, code: int
 ) -> None:
-    @ends_with_exit_code
-    def run() -> None:
-        raise error
-
-    with pytest.raises(SystemExit) as ended:
-        run()
+    ended = ended_by(error)
 
     out, err = capsys.readouterr()
-    assert (ended.value.code, out) == (code, "")
+    assert (ended, out) == (code, "")
     assert err == f"comfyfarm: {error}\n"
 
 
@@ -48,15 +55,10 @@ def test_an_error_of_ours_ends_the_command_with_its_message(
 def test_an_error_of_the_machine_is_one_line(
     capsys: pytest.CaptureFixture[str], error: Exception, code: int, said: str
 ) -> None:
-    @ends_with_exit_code
-    def run() -> None:
-        raise error
-
-    with pytest.raises(SystemExit) as ended:
-        run()
+    ended = ended_by(error)
 
     out, err = capsys.readouterr()
-    assert (ended.value.code, out, err.count("\n")) == (code, "", 1)
+    assert (ended, out, err.count("\n")) == (code, "", 1)
     assert err.startswith(f"comfyfarm: {said}")
     assert "hunter2" not in err
 

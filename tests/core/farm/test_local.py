@@ -19,6 +19,7 @@ from comfyfarm.errors import (
     ServerUnreachable,
     UsageError,
 )
+from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, exit_code
 from comfyfarm.farm.servers import examine_all
 from comfyfarm.farm.sources import read_sources
@@ -160,13 +161,19 @@ async def test_files_that_cannot_be_uploaded_are_kept_and_uploaded_by_the_next_c
     assert all((project.out / row.id / row.files[0].path).is_file() for row in rows)
 
 
+async def not_uploaded(project: Any, serving: Serving, job_id: str) -> RenderRequest:
+    """One job is rendered, and its files wait here, since something is in their way."""
+    serving()
+    block(project.out / job_id)
+    request: RenderRequest = project.request(project.jobs(1, ids=[job_id]))
+    await project.render(request)
+    return request
+
+
 async def test_kept_files_that_were_changed_are_collected_again(
     project: Any, serving: Serving, ids: list[str]
 ) -> None:
-    serving()
-    block(project.out / ids[0])
-    request = project.request(project.jobs(1, ids=ids[:1]))
-    await project.render(request)
+    request = await not_uploaded(project, serving, ids[0])
     (kept,) = (project.root / "state" / "spool").rglob("*.png")
     good = kept.read_bytes()
     kept.write_bytes(good[:40] + b"!!!!" + good[44:])
@@ -196,10 +203,7 @@ async def test_an_output_folder_that_takes_nothing_is_noticed_before_anything_is
 async def test_kept_files_that_are_gone_are_rendered_again(
     project: Any, serving: Serving, ids: list[str]
 ) -> None:
-    serving()
-    block(project.out / ids[0])
-    request = project.request(project.jobs(1, ids=ids[:1]))
-    await project.render(request)
+    request = await not_uploaded(project, serving, ids[0])
     shutil.rmtree(project.root / "state" / "spool")
     (project.out / ids[0]).unlink()
 
