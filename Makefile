@@ -12,7 +12,7 @@ export DO_NOT_TRACK := 1
 # pip trusts the machine's own certificates, a proxy's among them; so does uv then.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: check quick chaos demo fmt bench ui lint types imports deps test wheel lock setup
+.PHONY: check quick chaos fuzz demo fmt bench ui lint types imports deps test wheel lock setup
 
 check: lint types imports deps test wheel   ## what CI runs, cheapest first
 
@@ -57,6 +57,9 @@ ui: setup   ## drives the dashboard in a headless Chromium, where one is install
 
 chaos: setup   ## a batch while something breaks every second; CHAOS='--seed 7 --keep' repeats one
 	$(PY) -m infra.chaos $(CHAOS)
+
+fuzz: setup   ## broken workflow files for ten minutes; FUZZ='--seed 7 --seconds 60' repeats a part
+	$(PY) -m infra.fuzz $(FUZZ)
 
 bench: setup   ## every measured claim
 	$(PY) -m benchmarks

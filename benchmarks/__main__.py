@@ -4,7 +4,7 @@ import importlib
 import sys
 import traceback
 
-GROUPS = ("road", "runner")
+GROUPS = ("road", "runner", "preflight")
 
 
 def main(names: list[str]) -> int:

@@ -11,7 +11,9 @@ from comfyfarm import __version__
 
 _COMMANDS = {
     "preflight": "Read workflows: what they need, and what is wrong with them.",
+    "convert": "Print the API graph of a workflow of any format.",
     "lock": "Pin every model that workflows name, by content.",
+    "plan": "Say what a lock needs of this machine, and whether it fits.",
     "mirror": "Put model files into a mirror.",
     "hydrate": "Bring the locked model files to this host, verified.",
     "render": "Render a workflow or a job file on ComfyUI servers, every job exactly once.",

@@ -1,63 +1,211 @@
-"""`comfyfarm lock [make] FILE… --catalog …`: pins what workflows name, or says all that is missing."""
+"""`comfyfarm lock [make] FILE… --catalog …`, and `verify`, `diff`, `update` of what it has written."""
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from comfyfarm.addresses import is_address, read_bytes
+from comfyfarm.addresses import mask, read_bytes
+from comfyfarm.cli.catalogues import Found, Wants, open_catalogue, open_import
 from comfyfarm.cli.edge import ends_with_exit_code, say
-from comfyfarm.cli.progress import bytes_so_far_bar
+from comfyfarm.cli.lock_check_commands import diff_command, update_command, verify_command
+from comfyfarm.cli.lock_environment import comfyui_version, environment_options, solved
+from comfyfarm.cli.lock_workflows import Wanted, read_workflows
+from comfyfarm.cli.model_bytes import source_opener, web_size
+from comfyfarm.cli.pack_options import known_packs, load_project, online_pack_options, pack_options
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.cli.whole_file import whole_file
-from comfyfarm.errors import UsageError
-from comfyfarm.farm.sources import WORKFLOW_LIMIT_BYTES
-from comfyfarm.lock.catalogue import read_catalogue
-from comfyfarm.lock.listing import Catalogue
-from comfyfarm.lock.lockfile import write_lock
-from comfyfarm.lock.models_folder import catalogue_from_dir
-from comfyfarm.lock.resolve import make_lock
-from comfyfarm.settings import read_settings
-from comfyfarm.workflow.reader import read_workflow
-from comfyfarm.workflow.references import find_references
-
-_CATALOGUE_LIMIT_BYTES = 256 * 1024 * 1024
-_RESERVED = {"verify", "diff", "update"}
+from comfyfarm.errors import FarmError, InputError, NamesMissing, UsageError
+from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
+from comfyfarm.lock.headers import with_headers
+from comfyfarm.lock.listing import Catalogue, merge
+from comfyfarm.lock.locked_packs import locked_packs
+from comfyfarm.lock.lockfile import Lock, LockedPack, read_lock, write_lock
+from comfyfarm.lock.match import wanted
+from comfyfarm.lock.resolve import Unresolved, make_lock, needs_of
+from comfyfarm.workflow.findings import Finding, Refused, Severity, error, has_errors
+from comfyfarm.workflow.packs.index import InstalledPack, PackIndex, merged, unique_repos
+from comfyfarm.workflow.packs.policy import pickle_findings
 
 
-@click.command("lock")
-@click.argument("files", nargs=-1, required=True, metavar="[make] FILE...")
+class _LockGroup(click.Group):
+    """`make` may be left out: what is no subcommand is a file. A file called `verify` needs the `make`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the `make` in."""
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = ["make", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    "lock",
+    cls=_LockGroup,
+    subcommand_metavar="[make] FILE... | verify | diff | update",
+    epilog="comfyfarm lock make --help tells the options of a new lock, --catalog above all.",
+)
+def command() -> None:
+    """Pin every model that workflows name, by content. Without a subcommand it is `make`."""
+
+
+command.add_command(verify_command)
+command.add_command(diff_command)
+command.add_command(update_command)
+
+
+@command.command("make")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--catalog", "catalogue", required=True, metavar="FILE|DIR|URL", help="Where models are described."
+    "--catalog",
+    "catalogues",
+    multiple=True,
+    metavar="FILE|DIR|URL",
+    help="Where models are described: a list, a models folder, extra_model_paths.yaml, a mirror. Repeatable.",
+)
+@click.option(
+    "--import",
+    "imports",
+    multiple=True,
+    metavar="FILE",
+    help="What others know: a snapshot of ComfyUI-Manager or comfy-pack, a workflow with models' hashes.",
 )
 @click.option("-o", "--output", default="comfyfarm.lock", show_default=True, type=click.Path(path_type=Path))
 @schema_options
+@pack_options
+@online_pack_options
+@environment_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object: what is pinned, missing and wrong.")
 @ends_with_exit_code
-def command(
-    files: tuple[str, ...], catalogue: str, output: Path, schema: str | None, schema_from: str | None
-) -> None:
-    """Pin every model that workflows name, by content. Says all missing names at once (exit 1)."""
-    names = files[1:] if files[0] == "make" else files
-    if files[0] in _RESERVED or not names:
-        raise UsageError(f"comfyfarm lock {files[0]} is not there yet; name workflow files")
-    node_schema = load_schema(schema, schema_from)
-    references = [
-        find_references(
-            read_workflow(read_bytes(name, limit_bytes=WORKFLOW_LIMIT_BYTES), name=name), node_schema
-        )
-        for name in names
-    ]
-    lock = make_lock(references, _catalogue(catalogue), schema_sha256=node_schema.sha256)
+def make(files: tuple[str, ...], output: Path, *, as_json: bool, **options: Any) -> None:
+    """Pin every model that workflows name, by content. Says all missing names at once (exit 1).
+
+    The lock also lists what is needed and cannot be pinned, such as node packs without a commit.
+    """
+    if not options["catalogues"] and not options["imports"]:
+        raise UsageError("name where models are described: --catalog FILE|DIR|URL")
+    notes: dict[Finding, None] = {}
+    try:
+        lock = _lock(files, output, options, notes)
+    except InputError as exc:
+        told = dict.fromkeys(_as_findings(exc))
+        _say(note for note in notes if note not in told)  # the others the error itself says
+        if as_json:
+            _print(output, None, [*(note for note in notes if note not in told), *told])
+        raise
     with whole_file(output) as partial:
         partial.write_bytes(write_lock(lock))
-    say(f"{output}: {len(lock.models)} models pinned")
+    _say(notes)
+    if as_json:
+        _print(output, lock, list(notes))
+    more = f", {len(lock.packs)} node packs" if lock.packs else ""
+    lacks = f"; {len(lock.missing)} not pinned, see `missing`" if lock.missing else ""
+    say(f"{mask(str(output))}: {len(lock.models)} models pinned{more}{lacks}")
 
 
-def _catalogue(name: str) -> Catalogue:
-    if not is_address(name) and Path(name).is_dir():
-        with bytes_so_far_bar("hashing") as show:
-            return catalogue_from_dir(
-                Path(name),
-                state_dir=read_settings().state_dir,
-                progress=lambda _file, done, total: show(done, total),
-            )
-    return read_catalogue(read_bytes(name, limit_bytes=_CATALOGUE_LIMIT_BYTES), name=name)
+def _lock(files: Sequence[str], output: Path, options: Mapping[str, Any], notes: dict[Finding, None]) -> Lock:
+    """The lock, with what there is to know of it as notes; errors among these stop it."""
+    schema = load_schema(options["schema"], options["schema_from"])
+    packs = known_packs(
+        options["node_map"],
+        options["custom_nodes"],
+        options["host_packs"],
+        project=load_project(options["config"], files[0]),
+        schema_from=options["schema_from"],
+    )
+    found = [open_import(name) for name in options["imports"]]
+    packs = replace(packs, index=merged([packs.index, *(_as_host(one.imported.packs) for one in found)]))
+    online = {key: options[key] for key in ("registry", "ask_remotes")}
+    workflows = read_workflows(files, schema, packs, **online)
+    notes.update(dict.fromkeys(workflows.findings))
+    warnings: list[Finding] = []
+    lock = _made(workflows, found, options["catalogues"], output, warnings)
+    needed = [row for resolution in workflows.packs for row in resolution.needed]
+    python = solved(options, needed, packs.index, warnings)
+    update = {"schema_sha256": schema.sha256, "comfyui": comfyui_version(options, found)}
+    lock = lock.model_copy(update=update | ({"python": python} if python is not None else {}))
+    notes.update(dict.fromkeys([*warnings, *_pickles(lock, packs.project.policy)]))
+    wrong = [note for note in notes if has_errors([note])]
+    if wrong:
+        raise Refused(files[0] if len(files) == 1 else "the workflows", wrong)
+    return lock
+
+
+def _made(
+    workflows: Wanted,
+    found: Sequence[Found],
+    catalogues: Sequence[str],
+    output: Path,
+    notes: list[Finding],
+) -> Lock:
+    wants = wanted(needs_of(workflows.references))
+    packs, missing = locked_packs(workflows.packs, [pack for one in found for pack in one.imported.packs])
+    lock = make_lock(
+        workflows.references,
+        _opened(catalogues, found, wants),
+        packs=packs,
+        missing=(*missing, *(item for one in found for item in one.imported.missing)),
+        python=next((one.imported.python for one in found if one.imported.python is not None), None),
+        hints=(*workflows.hints, *(hint for one in found for hint in one.hints)),
+        pinned=_earlier(output),
+        size_of=web_size,
+        warnings=notes,
+    )
+    lock, bad = with_headers(lock, source_opener(catalogues))
+    notes.extend(bad)
+    return lock
+
+
+def _opened(names: Sequence[str], found: Sequence[Found], wants: Wants) -> Catalogue:
+    return merge(
+        [*(open_catalogue(name, wants=wants) for name in names), *(one.imported.catalogue for one in found)]
+    )
+
+
+def _earlier(output: Path) -> Lock | None:
+    """The lock that is written over: it decides where a name stands for several contents."""
+    try:
+        return read_lock(read_bytes(str(output), limit_bytes=LOCK_LIMIT_BYTES), name=str(output))
+    except InputError:  # none, or none that can be read: then there is nothing to keep to
+        return None
+
+
+def _as_host(packs: Sequence[LockedPack]) -> PackIndex:
+    """What a snapshot has counts as a host's own list: it tells the commits that workflows do not say."""
+    installed = tuple(InstalledPack(pack.name, pack.url, pack.commit) for pack in packs)
+    return PackIndex(installed=installed, repos=unique_repos(pack.url for pack in packs))
+
+
+def _pickles(lock: Lock, policy: Any) -> tuple[Finding, ...]:
+    return pickle_findings(
+        ((f"{model.folder}/{model.path}", model.sha256) for model in lock.models), policy=policy
+    )
+
+
+def _as_findings(exc: FarmError) -> Sequence[Finding]:
+    if isinstance(exc, Refused):
+        return exc.findings
+    if isinstance(exc, NamesMissing):
+        remedy = "list it in a catalogue, or correct the workflow"
+        wrong = exc.findings if isinstance(exc, Unresolved) else ()
+        return [*(error("missing_model", name, remedy) for name in exc.names), *wrong]
+    return [error("unreadable", str(exc), "see the message")]
+
+
+def _say(notes: Iterable[Finding]) -> None:
+    for note in notes:
+        if note.severity is not Severity.INFO:
+            say(f"{note.severity}: {note.code}: {note}")
+
+
+def _print(output: Path, lock: Lock | None, notes: Sequence[Finding]) -> None:
+    raw = {
+        "lock": str(output) if lock is not None else None,
+        "models": len(lock.models) if lock is not None else 0,
+        "packs": len(lock.packs) if lock is not None else 0,
+        "missing": [item.model_dump(mode="json") for item in lock.missing] if lock is not None else [],
+        "findings": [note.model_dump(mode="json") for note in notes],
+    }
+    click.echo(json.dumps(raw, ensure_ascii=False))

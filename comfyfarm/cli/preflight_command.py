@@ -1,80 +1,101 @@
-"""`comfyfarm preflight`: one JSON object for each file, or a reading for people."""
+"""`comfyfarm preflight`: one JSON object for each file, a SARIF log of all, or a reading for people."""
 
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 
 import click
 
-from comfyfarm.addresses import is_address, mask, read_bytes
+from comfyfarm.addresses import mask
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.pack_options import known_index, load_project, pack_options
+from comfyfarm.cli.report_view import print_report
 from comfyfarm.cli.schema_option import load_schema, schema_options
-from comfyfarm.errors import InputError
-from comfyfarm.farm.sources import WORKFLOW_LIMIT_BYTES
-from comfyfarm.workflow.check import preflight
-from comfyfarm.workflow.findings import Finding, Severity
+from comfyfarm.cli.workflow_files import is_media, listed, read_file
+from comfyfarm.errors import InputError, UsageError
+from comfyfarm.workflow.findings import error
+from comfyfarm.workflow.packs.index import PackIndex
+from comfyfarm.workflow.preflight import PackRules, preflight
 from comfyfarm.workflow.report import Report
+from comfyfarm.workflow.sarif import to_sarif
 from comfyfarm.workflow.schema import NodeSchema
+
+_NO_GRAPH = "not_comfy_metadata"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What all files are looked at with."""
+
+    schema: NodeSchema
+    index: PackIndex
+    config: str | None
 
 
 @click.command("preflight")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|DIR...")
 @schema_options
+@pack_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each file.")
+@click.option("--sarif", "as_sarif", is_flag=True, help="One SARIF 2.1.0 log of all files, for CI.")
 @ends_with_exit_code
-def command(files: tuple[str, ...], schema: str | None, schema_from: str | None, *, as_json: bool) -> None:
-    """Read workflows: what they need, and what is wrong with them. Exit 1 on any error."""
-    node_schema = load_schema(schema, schema_from)
-    failed = False
-    for name in _workflows(files):
-        report = _report(name, node_schema)
-        failed = failed or any(found.severity == "error" for found in report.findings)
+def command(
+    files: tuple[str, ...],
+    schema: str | None,
+    schema_from: str | None,
+    node_map: tuple[str, ...],
+    custom_nodes: str | None,
+    host_packs: str | None,
+    config: str | None,
+    *,
+    as_json: bool,
+    as_sarif: bool,
+) -> None:
+    """Read workflows: what they need, and what is wrong with them. Exit 1 on any error.
+
+    FILE is a workflow of any format: API or UI, the body of a request, or a picture, video or sound that
+    ComfyUI wrote. A DIR is looked through for all of them.
+    """
+    if as_json and as_sarif:
+        raise UsageError("--json and --sarif exclude each other")
+    asked = _Asked(
+        load_schema(schema, schema_from),
+        known_index(node_map, custom_nodes, host_packs, schema_from=schema_from),
+        config,
+    )
+    reports = []
+    for report in _reports(files, asked):
         if as_json:
             click.echo(json.dumps(report.model_dump(mode="json"), ensure_ascii=False))
+        elif not as_sarif:
+            print_report(report)
+        reports.append(report)
+    if as_sarif:
+        click.echo(json.dumps(to_sarif(reports), ensure_ascii=False, indent=2))
+    sys.exit(1 if any(report.has_errors for report in reports) else 0)
+
+
+def _reports(files: tuple[str, ...], asked: _Asked) -> Iterator[Report]:
+    """One for each file; media found in a folder that hold no graph are passed over, and counted."""
+    passed = 0
+    for name in listed(files):
+        report = _report(name, asked)
+        if name not in files and is_media(name) and {f.code for f in report.findings} == {_NO_GRAPH}:
+            passed += 1
         else:
-            _print(report)
-    sys.exit(1 if failed else 0)
+            yield report
+    if passed:
+        say(f"{passed} media files without a graph are passed over")
 
 
-def _report(name: str, schema: NodeSchema) -> Report:
+def _report(name: str, asked: _Asked) -> Report:
     """A file that cannot be read is a report too: the others still get theirs."""
+    project = load_project(asked.config, name)
     try:
-        data = read_bytes(name, limit_bytes=WORKFLOW_LIMIT_BYTES)
+        data = read_file(name)
     except InputError as exc:
-        finding = Finding(
-            code="unreadable",
-            severity=Severity.ERROR,
-            message=str(exc),
-            remedy="name a file that can be read",
-        )
-        return Report(file=mask(name), format="unknown", findings=(finding,))
-    return preflight(data, name=name, schema=schema)
-
-
-def _workflows(names: tuple[str, ...]) -> Iterator[str]:
-    for name in names:
-        if not is_address(name) and Path(name).is_dir():
-            found = sorted(str(path) for path in Path(name).rglob("*.json"))
-            if not found:
-                say(f"{name}: no .json file in it")
-            yield from found
-        else:
-            yield name
-
-
-def _print(report: Report) -> None:
-    errors = sum(1 for found in report.findings if found.severity == "error")
-    click.echo(f"{report.file}: {report.format}, {errors} errors, {len(report.references)} models")
-    for found in report.findings:
-        place = f"node {found.node}" if found.node else "file"
-        place = f"{place}.{found.field}" if found.field else place
-        click.echo(f"  {found.severity:7} {found.code}  {place}: {found.message}")
-        if found.remedy:
-            click.echo(f"          → {found.remedy}")
-    for one in report.references:
-        click.echo(f"  model   {one.folder}/{one.name}  (node {one.node} {one.class_type}.{one.input})")
-    for loose in report.unclassified:
-        click.echo(f"  unclear {loose.name}  (node {loose.node} {loose.class_type}.{loose.input})")
-    for asset in report.assets:
-        click.echo(f"  input   {asset.name}  (node {asset.node} {asset.class_type}.{asset.input})")
+        found = error("unreadable", str(exc), "name a file that can be read")
+        return Report(file=mask(name), format="unknown", findings=(found,))
+    rules = PackRules(index=asked.index, choices=project.packs, policy=project.policy)
+    return preflight(data, name=name, schema=asked.schema, packs=rules)

@@ -1,13 +1,13 @@
 """`--schema FILE | --schema-from URL`: which node classes there are, and what they take."""
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from comfyfarm.addresses import mask, read_bytes
-from comfyfarm.comfy.client import ComfyClient
 from comfyfarm.errors import UsageError
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -19,7 +19,9 @@ _SCHEMA_LIMIT_BYTES = 256 * 1024 * 1024
 def schema_options(function: Function) -> Function:
     """Both options, as parameters `schema` and `schema_from`."""
     function = click.option(
-        "--schema-from", metavar="URL", help="Ask this running ComfyUI server for its node classes."
+        "--schema-from",
+        metavar="URL",
+        help="Ask this running ComfyUI server for its node classes, and for what its loaders load from.",
     )(function)
     return click.option(
         "--schema", metavar="FILE", help="A saved /object_info (default: the shipped one of ComfyUI 0.27)."
@@ -27,7 +29,7 @@ def schema_options(function: Function) -> Function:
 
 
 def load_schema(schema: str | None, schema_from: str | None) -> NodeSchema:
-    """The schema that the options name.
+    """The schema that the options name; a server's comes with its map of models folders.
 
     Raises:
         UsageError: both are given.
@@ -37,10 +39,20 @@ def load_schema(schema: str | None, schema_from: str | None) -> NodeSchema:
     if schema:
         return NodeSchema.from_object_info(read_bytes(schema, limit_bytes=_SCHEMA_LIMIT_BYTES), name=schema)
     if schema_from:
-        return NodeSchema.from_object_info(asyncio.run(_ask(schema_from)), name=mask(schema_from), live=True)
+        return asyncio.run(_ask(schema_from))
     return NodeSchema.shipped()
 
 
-async def _ask(url: str) -> bytes:
+async def _ask(url: str) -> NodeSchema:
+    from comfyfarm.comfy.client import ComfyClient  # 0.2 s that only this option pays
+    from comfyfarm.workflow.probe import probe
+
     async with ComfyClient(url) as client:
-        return await client.object_info()
+        data = await client.object_info()
+        listings = await _listings(client)
+    found = NodeSchema.from_object_info(data, name=mask(url), live=True)
+    return found.with_folders(probe(json.loads(data), listings))
+
+
+async def _listings(client: Any) -> Mapping[str, tuple[str, ...]]:
+    return {folder: await client.listing(folder) for folder in await client.listing()}

@@ -182,6 +182,23 @@ class ComfyClient:
             raise _other_answer(self.shown_url, response)
         return response.content
 
+    async def listing(self, folder: str = "") -> tuple[str, ...]:
+        """The keys of the models folders, or the files in one of them; () for what the server has not."""
+        response = await self._send("GET", f"/models/{folder}" if folder else "/models")
+        raw = _lenient(response.content)
+        if response.status_code != 200 or not isinstance(raw, list):
+            return ()
+        return tuple(item for item in raw if isinstance(item, str))
+
+    async def other_route(self, path: str, *, timeout_s: float | None = None) -> bytes | None:
+        """What the server answers to a GET that custom nodes may have added; None when it does not.
+
+        Raises:
+            ServerUnreachable: no complete answer in time.
+        """
+        response = await self._send("GET", path, timeout_s=timeout_s)
+        return response.content if response.status_code == 200 else None
+
     async def upload(self, file: Path, *, name: str, subfolder: str) -> str:
         """Put an input file on the server; the name to use in a graph is the one it returns."""
         with file.open("rb") as stream:

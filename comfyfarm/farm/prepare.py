@@ -204,7 +204,7 @@ def _checked(ready: Sequence[Ready], schema: NodeSchema) -> tuple[str, ...]:
     errors = LineFaults()
     warnings: dict[str, None] = {}
     for one in ready:
-        for found in check(one.graph, schema):
+        for found in check(one.graph, schema, all_outputs=True):
             place = f"{one.source}: node {found.node}" if found.node else one.source
             place = f"{place}, {found.field}" if found.field else place
             line = f"{place}: {found.message}" + (f" ({found.remedy})" if found.remedy else "")

@@ -1,4 +1,4 @@
-"""Catalogues: which content stands behind which name. A file lists it, a models folder is hashed."""
+"""Catalogue files: which content stands behind which name. A lock is one too."""
 
 import tomllib
 from typing import Any
@@ -12,36 +12,53 @@ from comfyfarm.lock.listing import Catalogue as Catalogue
 from comfyfarm.lock.listing import CatalogueEntry as CatalogueEntry
 from comfyfarm.lock.listing import collect
 from comfyfarm.lock.listing import merge as merge
-from comfyfarm.lock.lockfile import flaws_of
+from comfyfarm.lock.lockfile import LockedRepo, flaws_of
 from comfyfarm.lock.models_folder import catalogue_from_dir as catalogue_from_dir
 from comfyfarm.workflow.findings import Refused
 from comfyfarm.workflow.strict import strict_json
 
-_FORM = "a catalogue lists folder, path, sha256, size and sources of each model"
+_FORM = "a catalogue lists folder, path, sha256, size and sources of each model, id and revision of each repo"
 _ENTRIES = TypeAdapter(tuple[CatalogueEntry, ...])
+_REPOS = TypeAdapter(tuple[LockedRepo, ...])
 
 
 def read_catalogue(data: bytes, *, name: str) -> Catalogue:
-    """Read a catalogue file: a JSON or YAML list, a `models` list in either, or TOML `[[models]]`.
+    """Read a catalogue file: a JSON or YAML list, `models` and `repos` in either, or TOML `[[models]]`.
 
     The form follows the suffix of `name`; without a known one, the content.
 
     Raises:
-        CatalogueError: it cannot be read, or one name stands for two contents.
+        CatalogueError: it cannot be read; every flaw is named with its place.
+    """
+    return catalogue_of(parse_document(data, name=name), name=name)
+
+
+def catalogue_of(raw: Any, *, name: str) -> Catalogue:
+    """The catalogue in a parsed document.
+
+    Raises:
+        CatalogueError: it is none.
     """
     shown = mask(name)
-    raw = _parse(data, name, shown)
-    entries = raw.get("models") if isinstance(raw, dict) else raw
-    if not isinstance(entries, list):
+    models, repos = (raw, []) if not isinstance(raw, dict) else (raw.get("models"), raw.get("repos") or [])
+    if isinstance(raw, dict) and models is None and repos:
+        models = []
+    if not isinstance(models, list):
         raise CatalogueError(f"{shown}: is no list of models; {_FORM}")
     try:
-        found = _ENTRIES.validate_python(entries)
+        found = _ENTRIES.validate_python(models)
+        return collect(found).model_copy(update={"repos": _REPOS.validate_python(repos)})
     except ValidationError as exc:
         raise CatalogueError("\n".join(flaws_of(exc, shown, remedy=_FORM))) from exc
-    return collect(found, name=shown)
 
 
-def _parse(data: bytes, name: str, shown: str) -> Any:
+def parse_document(data: bytes, *, name: str) -> Any:
+    """What a JSON, YAML or TOML document holds; strict where it is JSON.
+
+    Raises:
+        CatalogueError: it is none of them.
+    """
+    shown = mask(name)
     kind = base_name(name).rpartition(".")[2].lower()
     if kind == "json" or (kind not in {"toml", "yaml", "yml"} and data.lstrip()[:1] in {b"[", b"{"}):
         # `[[models]]` begins like JSON; a JSON list of lists is no catalogue.

@@ -70,6 +70,18 @@ class LockedPack(BaseModel):
     commit: str
 
 
+class Missing(BaseModel):
+    """What the workflows need and this lock cannot pin: known to be missing, which is not forgotten."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str
+    """`model`, `pack` or `python`."""
+    name: str
+    reason: str
+    """Why it is not pinned, for people."""
+
+
 class Lock(BaseModel):
     """The pinned closure of one or more workflows. Unknown fields are kept."""
 
@@ -85,6 +97,8 @@ class Lock(BaseModel):
     """Version of ComfyUI that it was made for."""
     schema_sha256: Sha256 | None = None
     """Digest of the node classes that it was made with."""
+    missing: tuple[Missing, ...] = ()
+    """What is needed and not pinned, such as packs without a commit. Written when there is any."""
 
     @model_validator(mode="after")
     def _no_twins(self) -> "Lock":
@@ -104,6 +118,10 @@ class Lock(BaseModel):
 def write_lock(lock: Lock) -> bytes:
     """The lock as text: keys and entries sorted, one field a line, so that a change is one line."""
     raw = lock.model_dump(mode="json")
+    if raw["missing"]:
+        raw["missing"] = sorted(raw["missing"], key=lambda item: (item["kind"], item["name"], item["reason"]))
+    else:  # a lock of the first kind stays as it is, to the byte
+        del raw["missing"]
     raw["models"] = sorted(raw["models"], key=lambda item: (item["folder"], item["path"]))
     raw["repos"] = sorted(raw["repos"], key=lambda item: (item["id"], item["revision"]))
     raw["packs"] = sorted(raw["packs"], key=lambda item: (item["name"], item["url"]))

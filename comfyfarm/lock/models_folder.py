@@ -1,29 +1,39 @@
-"""A models folder as a catalogue: every file is hashed once, and again only when it has changed."""
+"""Models folders as a catalogue: the names in them as ComfyUI sees them, the content of those that matter."""
 
-import hashlib
-import json
 import logging
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from comfyfarm.clock import Clock, SystemClock
+from comfyfarm.clock import Clock
 from comfyfarm.errors import CatalogueError
-from comfyfarm.ids import Sha256
+from comfyfarm.lock.hash_store import HashStore, Meter
+from comfyfarm.lock.hash_store import Progress as Progress
 from comfyfarm.lock.listing import Catalogue, CatalogueEntry, collect
+from comfyfarm.workflow.folders import modern
 
 logger = logging.getLogger(__name__)
 
-Progress = Callable[[str, int, int], None]
-"""Called with a file's path, the bytes looked at so far, and the bytes of all files."""
-
-_HASHES = "model-hashes.json"
-_CHUNK_BYTES = 4 * 1024 * 1024
 _UNFINISHED = (".part", ".partial", ".tmp", ".crdownload", ".aria2", ".lock", ".download")
-_RACY_S = 2.0  # a file written this shortly ago may change again within one tick of its mtime
+_SEARCH_ORDER = {"unet": 0, "diffusion_models": 1, "text_encoders": 0, "clip": 1}
+"""In which of two folders of one key ComfyUI looks first. Source: ComfyUI's folder_paths.py."""
+
+
+class Root(NamedTuple):
+    """One directory that ComfyUI searches for models of one key."""
+
+    folder: str
+    path: Path
+
+
+class _File(NamedTuple):
+    folder: str
+    relative: str
+    path: Path
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (modern(self.folder), self.relative)
 
 
 def catalogue_from_dir(
@@ -32,6 +42,7 @@ def catalogue_from_dir(
     state_dir: Path | None = None,
     progress: Progress | None = None,
     clock: Clock | None = None,
+    wants: Callable[[str, str], bool] | None = None,
 ) -> Catalogue:
     """Hash a ComfyUI models folder: each folder in it is a key, each file below it a model.
 
@@ -42,50 +53,103 @@ def catalogue_from_dir(
         state_dir: where hashes are kept, by device, inode, size and modification time.
         progress: told after each stretch of a file.
         clock: says what is too young to be remembered.
+        wants: whether the file of this folder and path is to be hashed; else its name is enough.
 
     Raises:
         CatalogueError: there is no such folder, or a file cannot be read or be named in a lock.
     """
+    return catalogue_from_roots(
+        roots_of(path), name=str(path), state_dir=state_dir, progress=progress, clock=clock, wants=wants
+    )
+
+
+def roots_of(path: Path) -> tuple[Root, ...]:
+    """The folders of a models folder, or of ComfyUI's own, in the order in which ComfyUI searches them.
+
+    Raises:
+        CatalogueError: there is no such folder.
+    """
     if not path.is_dir():
         raise CatalogueError(f"{path}: there is no such folder; name ComfyUI's models folder")
-    known = _Hashes(state_dir / _HASHES if state_dir else None, clock or SystemClock())
+    if (path / "folder_paths.py").is_file() and (path / "models").is_dir():
+        path = path / "models"
     try:
-        files = list(_files(path))
-        total = sum(file.stat().st_size for _, _, file in files)
-        entries = list(_entries(files, known, _Meter(progress, total)))
+        folders = sorted(item for item in path.iterdir() if item.is_dir() and not _is_hidden(item.name))
     except OSError as exc:
-        raise CatalogueError(f"{exc.filename or path}: cannot be read ({exc.strerror})") from exc
+        raise _unreadable(exc, str(path)) from exc
+    ordered = sorted(folders, key=lambda item: (modern(item.name), _SEARCH_ORDER.get(item.name, 0)))
+    return tuple(Root(item.name, item) for item in ordered)
+
+
+def catalogue_from_roots(
+    roots: Iterable[Root],
+    *,
+    name: str,
+    state_dir: Path | None = None,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    wants: Callable[[str, str], bool] | None = None,
+) -> Catalogue:
+    """Hash what lies in these directories; of one name the first directory's file counts, as for ComfyUI.
+
+    Raises:
+        CatalogueError: a file cannot be read or be named in a lock.
+    """
+    store = HashStore(state_dir, clock=clock)
+    try:
+        files = _first_of_each_name(file for root in roots for file in _files(root))
+        hashed = [file for file in files if wants is None or wants(file.folder, file.relative)]
+        meter = Meter(progress, sum(file.path.stat().st_size for file in hashed))
+        entries = [_entry(file, store, meter) for file in hashed]
+    except OSError as exc:
+        raise _unreadable(exc, name) from exc
     except ValueError as exc:
-        raise CatalogueError(f"{path}: {exc}") from exc
+        raise CatalogueError(f"{name}: {exc}") from exc
     finally:
-        known.save()
-    return collect(entries, name=str(path))
+        store.save()
+    taken = {file.key for file in hashed}
+    others = tuple(f"{file.key[0]}/{file.relative}" for file in files if file.key not in taken)
+    return collect(entries).model_copy(update={"others": others})
 
 
-def _entries(
-    files: list[tuple[str, str, Path]], known: "_Hashes", meter: "_Meter"
-) -> Iterator[CatalogueEntry]:
-    for folder, relative, file in files:
-        sha256, size = known.of(file, meter)
-        yield CatalogueEntry(
-            folder=folder, path=relative, sha256=sha256, size=size, sources=(str(file.absolute()),)
-        )
+def _unreadable(exc: OSError, name: str) -> CatalogueError:
+    return CatalogueError(f"{exc.filename or name}: cannot be read ({exc.strerror})")
 
 
-def _files(root: Path) -> Iterator[tuple[str, str, Path]]:
-    for folder in sorted(item for item in root.iterdir() if item.is_dir() and not _is_hidden(item.name)):
-        seen: set[str] = set()
-        for place, folders, names in os.walk(folder, followlinks=True):
-            real = str(Path(place).resolve())
-            if real in seen:  # links that lead round in a circle
-                folders.clear()
-                continue
-            seen.add(real)
-            folders[:] = sorted(name for name in folders if not _is_hidden(name))
-            for name in sorted(names):
-                file = Path(place, name)
-                if not _is_passed_over(name) and file.is_file():
-                    yield folder.name, file.relative_to(folder).as_posix(), file
+def _entry(file: _File, store: HashStore, meter: Meter) -> CatalogueEntry:
+    sha256, size = store.of(file.path, meter)
+    return CatalogueEntry(
+        folder=file.folder,
+        path=file.relative,
+        sha256=sha256,
+        size=size,
+        sources=(str(file.path.absolute()),),
+    )
+
+
+def _first_of_each_name(files: Iterable[_File]) -> list[_File]:
+    found: dict[tuple[str, str], _File] = {}
+    for file in files:
+        known = found.setdefault(file.key, file)
+        if known is not file and not known.path.samefile(file.path):
+            logger.warning("%s is hidden from ComfyUI by %s", file.path, known.path)
+    return list(found.values())
+
+
+def _files(root: Root) -> Iterator[_File]:
+    """Depth first, without recursion. A link that leads back to a folder above itself is not followed."""
+    stack = [(root.path, frozenset[Path]())]
+    while stack:
+        place, above = stack.pop()
+        real = place.resolve()
+        if real in above:
+            continue
+        inside = sorted(item for item in place.iterdir() if not _is_hidden(item.name))
+        folders = [item for item in inside if item.is_dir()]
+        for item in inside:
+            if item.is_file() and not _is_passed_over(item.name):
+                yield _File(root.folder, item.relative_to(root.path).as_posix(), item)
+        stack.extend((item, above | {real}) for item in reversed(folders))
 
 
 def _is_hidden(name: str) -> bool:
@@ -93,78 +157,8 @@ def _is_hidden(name: str) -> bool:
 
 
 def _is_passed_over(name: str) -> bool:
-    return _is_hidden(name) or name.lower().endswith(_UNFINISHED) or _is_placeholder(name)
+    return name.lower().endswith(_UNFINISHED) or _is_placeholder(name)
 
 
 def _is_placeholder(name: str) -> bool:
     return name.startswith("put_") and "." not in name
-
-
-class _Meter:
-    """Adds up what was looked at and tells whoever watches."""
-
-    def __init__(self, progress: Progress | None, total_bytes: int) -> None:
-        self._progress = progress
-        self._total_bytes = total_bytes
-        self._done_bytes = 0
-
-    def add(self, file: Path, size_bytes: int) -> None:
-        self._done_bytes += size_bytes
-        if self._progress is not None:
-            self._progress(str(file), self._done_bytes, self._total_bytes)
-
-
-class _Hashes:
-    """Known hashes. A file is the same when device, inode, size and modification time are."""
-
-    def __init__(self, path: Path | None, clock: Clock) -> None:
-        self._path = path
-        self._clock = clock
-        self._known: dict[str, str] = _read_hashes(path)
-        self._used: dict[str, str] = {}
-
-    def of(self, file: Path, meter: _Meter) -> tuple[Sha256, int]:
-        stat = file.stat()
-        key = f"{stat.st_dev}:{stat.st_ino}:{stat.st_size}:{stat.st_mtime_ns}"
-        known = self._known.get(key)
-        if known is not None:
-            meter.add(file, stat.st_size)
-        else:
-            logger.info("hashing %s (%d bytes)", file, stat.st_size)
-            known = _hash(file, meter)
-        if self._clock.now() - stat.st_mtime > _RACY_S:
-            self._used[key] = known
-        return known, stat.st_size
-
-    def save(self) -> None:
-        """Keep what was found, beside what others of the same state directory have found."""
-        if self._path is None or not self._used.keys() - self._known.keys():
-            return
-        merged = {**_read_hashes(self._path), **self._used}
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=f".{_HASHES}.")
-            with os.fdopen(handle, "w") as out:
-                json.dump(merged, out)
-            Path(temporary).replace(self._path)
-        except OSError as exc:
-            logger.warning("hashes of models could not be kept in %s: %s", self._path, exc.strerror)
-
-
-def _read_hashes(path: Path | None) -> dict[str, str]:
-    found: Any = {}
-    if path is not None:
-        with suppress(OSError, ValueError, RecursionError):
-            found = json.loads(path.read_bytes())
-    if not isinstance(found, dict):
-        return {}
-    return {key: sha for key, sha in found.items() if isinstance(sha, str) and len(sha) == 64}
-
-
-def _hash(file: Path, meter: _Meter) -> Sha256:
-    digest = hashlib.sha256()
-    with file.open("rb") as source:
-        while chunk := source.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            meter.add(file, len(chunk))
-    return digest.hexdigest()

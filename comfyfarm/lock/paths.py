@@ -34,5 +34,13 @@ def safe_path(path: str) -> str:
     return path
 
 
+def is_safe(folder: str, path: str) -> bool:
+    """Whether a lock can hold a file of this name."""
+    try:
+        return bool(safe_folder(folder) and safe_path(path))
+    except ValueError:
+        return False
+
+
 SafeFolder = Annotated[str, AfterValidator(safe_folder)]
 SafePath = Annotated[str, AfterValidator(safe_path)]

@@ -1,15 +1,17 @@
 """Input files of a workflow (pictures, masks, sound, video, meshes), by the schema's upload flags."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.folders import NO_FILE, is_input_file
+from comfyfarm.workflow.findings import Finding, error, warning
+from comfyfarm.workflow.folders import NO_FILE
 from comfyfarm.workflow.graph import Node, Workflow
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import shown
 
 _ANNOTATED = re.compile(r"^(?P<name>.+?) ?\[(?P<folder>input|output|temp)\]$", re.DOTALL)
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -43,6 +45,23 @@ def find_assets(workflow: Workflow, schema: NodeSchema) -> tuple[Asset, ...]:
     return tuple(asset for node in workflow.nodes for asset in _assets_of(node, schema))
 
 
+def asset_findings(assets: Iterable[Asset]) -> Iterator[Finding]:
+    """What is wrong with the names of input files."""
+    for asset in assets:
+        name = shown(asset.name)
+        if asset.escapes:
+            message = f"{name} leads out of the folder of inputs, which ComfyUI refuses"
+            yield error("path_escape", message, "name a file inside it", node=asset.node, field=asset.input)
+        elif asset.kind == "url":
+            message = f"{name} is an address: ComfyUI itself takes files only"
+            remedy = "download it and name the file, unless the server fetches addresses"
+            yield warning("url_asset", message, remedy, node=asset.node, field=asset.input)
+        elif asset.folder == "temp" or asset.path.split("/")[0] == "clipspace":
+            message = f"{name} is a file of one session of the editor: another server does not have it"
+            remedy = "save the picture under a name of its own and load that"
+            yield warning("temporary_file", message, remedy, node=asset.node, field=asset.input)
+
+
 def place_assets(workflow: Workflow, uploaded: Mapping[tuple[NodeId, str], str]) -> Workflow:
     """The workflow with uploaded files in place; `uploaded` says the server's name by node and input."""
     if not uploaded:
@@ -54,10 +73,12 @@ def place_assets(workflow: Workflow, uploaded: Mapping[tuple[NodeId, str], str])
 
 
 def _assets_of(node: Node, schema: NodeSchema) -> Iterator[Asset]:
-    for name, value in node.literals:
-        spec = schema.input(node.class_type, name)
+    named = [(name, value) for name, value in node.literals if isinstance(value, str)]
+    specs = schema.expanded(node.class_type, node.inputs) if named else {}
+    for name, value in named:
+        spec = specs.get(name)
         uploads = spec is not None and spec.upload is not None
-        if not isinstance(value, str) or not (uploads or is_input_file(node.class_type, name)):
+        if not (uploads or schema.folders.is_input_file(node.class_type, name)):
             continue
         if value in NO_FILE:
             continue

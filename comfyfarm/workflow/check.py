@@ -1,117 +1,71 @@
-"""Preflight: everything that can be known of a workflow before a GPU is paid for."""
+"""A graph against a node schema: what ComfyUI would refuse, what it takes and ignores or changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
-from comfyfarm.addresses import mask
-from comfyfarm.workflow.assets import Asset, find_assets
-from comfyfarm.workflow.findings import Finding, Refused, error, has_errors, warning
+from comfyfarm.workflow.assets import asset_findings, find_assets
+from comfyfarm.workflow.choices import texts
+from comfyfarm.workflow.classes import PackOf, class_findings
+from comfyfarm.workflow.findings import Finding, error, info
 from comfyfarm.workflow.graph import Node, Workflow
-from comfyfarm.workflow.links import dead, link_findings, live_nodes
-from comfyfarm.workflow.node import Value
-from comfyfarm.workflow.reader import read
-from comfyfarm.workflow.references import References, find_references
-from comfyfarm.workflow.report import Report
+from comfyfarm.workflow.links import cycle_findings
+from comfyfarm.workflow.liveness import View, unused, view_of, weighed
+from comfyfarm.workflow.node import Link
+from comfyfarm.workflow.node_check import Judge
 from comfyfarm.workflow.schema import NodeSchema
-from comfyfarm.workflow.values import input_findings
+
+_NEVER_ODD = frozenset({Link, int, float, bool, type(None)})
 
 
-def preflight(data: bytes, *, name: str, schema: NodeSchema) -> Report:
-    """Read a workflow file and report on it. What cannot be read is a report as well."""
-    try:
-        reading = read(data, name=name)
-    except Refused as exc:
-        codes = {finding.code for finding in exc.findings}
-        return Report(
-            file=mask(name), format="ui" if "ui_format" in codes else "unknown", findings=exc.findings
-        )
-    references = find_references(reading.workflow, schema)
-    assets = find_assets(reading.workflow, schema)
-    return Report(
-        file=mask(name),
-        format=reading.format,
-        findings=(
-            *reading.findings,
-            *check(reading.workflow, schema, check_files=schema.live),
-            *_names(references, assets),
-        ),
-        references=references.references,
-        unclassified=references.unclassified,
-        assets=assets,
-    )
-
-
-def check(workflow: Workflow, schema: NodeSchema, *, check_files: bool = False) -> tuple[Finding, ...]:
+def check(
+    workflow: Workflow,
+    schema: NodeSchema,
+    *,
+    check_files: bool = False,
+    from_editor: bool = False,
+    packs: PackOf | None = None,
+    all_outputs: bool = False,
+) -> tuple[Finding, ...]:
     """What ComfyUI would refuse, as errors; what it takes and ignores or changes, as warnings.
 
     `check_files`: whether names of models have to be in the schema's lists, which are true of a
     running server only. A render leaves it: models may still be hydrated, or lie on another server.
+    `from_editor`: the graph was converted from what the editor saves. It may be a blueprint: that it
+    has no output is then no error; and the converter has told of what the editor fills in.
+    `packs`: who has a class that the schema does not know.
+    `all_outputs`: whether an output that ComfyUI would skip, while it runs the others, is an error.
     """
-    alive = live_nodes(workflow.nodes, schema)
-    values = [
-        f for node in workflow.nodes for f in input_findings(node, workflow, schema, check_files=check_files)
+    nodes = workflow.nodes
+    view = view_of(nodes, schema)
+    judge = Judge(view, schema, check_files=check_files)
+    found = [
+        *class_findings(nodes, schema, packs=packs),
+        *_no_output(view, from_editor=from_editor),
+        *chain.from_iterable(map(judge.findings, nodes)),
+        *cycle_findings(view),
+        *_odd_texts(nodes),
+        *asset_findings(find_assets(workflow, schema)),
     ]
-    return (
-        *_unknown_classes(workflow, schema),
-        *_no_output(workflow, schema),
-        *link_findings(workflow.nodes, schema),
-        *_odd_texts(workflow),
-        *(
-            finding if finding.node in alive or not has_errors([finding]) else dead(finding)
-            for finding in values
-        ),
-    )
+    if from_editor:
+        found = [finding for finding in found if finding.code != "frontend_token"]
+    judged = weighed(found, view, all_outputs=all_outputs)
+    return (*judged, *unused(view, judged))
 
 
-def _unknown_classes(workflow: Workflow, schema: NodeSchema) -> Iterator[Finding]:
-    for node in workflow.nodes:
-        if not schema.knows(node.class_type):
-            yield error(
-                "unknown_class",
-                f"the class {node.class_type!r} is not in {schema.name}",
-                "install its node pack, or check against the server that has it (--schema-from URL)",
-                node=node.id,
-                field="class_type",
-            )
+def _no_output(view: View, *, from_editor: bool) -> Iterator[Finding]:
+    if not view.outputs:
+        tell = info if from_editor else error
+        message = "no node is an output, so ComfyUI would run nothing"
+        yield tell("no_outputs", message, "end the graph in a node that saves, such as SaveImage")
 
 
-def _odd_texts(workflow: Workflow) -> Iterator[Finding]:
+def _odd_texts(nodes: Iterable[Node]) -> Iterator[Finding]:
     """Files are read strictly; values put in from outside are not."""
-    for node in workflow.nodes:
-        for name, value in node.literals:
-            if any("\0" in text for text in _texts(value)):
+    for node in nodes:
+        for name, value in node.inputs.items():
+            if type(value) in _NEVER_ODD:
+                continue
+            if not isinstance(value, Link) and any("\0" in text for text in texts(value)):
                 message = "holds the character U+0000"
                 remedy = "take it out: no file name can hold it, and no text of PostgreSQL"
                 yield error("nul_character", message, remedy, node=node.id, field=name)
-
-
-def _texts(value: Value) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield key
-            yield from _texts(item)
-
-
-def _no_output(workflow: Workflow, schema: NodeSchema) -> Iterator[Finding]:
-    if not any(_may_be_output(node, schema) for node in workflow.nodes):
-        message = "no node is an output, so ComfyUI would run nothing"
-        yield error("no_outputs", message, "end the graph in a node that saves, such as SaveImage")
-
-
-def _may_be_output(node: Node, schema: NodeSchema) -> bool:
-    return not schema.knows(node.class_type) or schema.is_output_node(node.class_type)
-
-
-def _names(references: References, assets: tuple[Asset, ...]) -> Iterator[Finding]:
-    for asset in assets:
-        if asset.escapes:
-            message = f"{asset.name!r} leads out of the folder of inputs, which ComfyUI refuses"
-            yield error("path_escape", message, "name a file inside it", node=asset.node, field=asset.input)
-    for item in references.unclassified:
-        message = f"{item.name!r} looks like a model, and its folder is not known"
-        remedy = "list it in the catalogue under the folder that its node reads"
-        yield warning("unclassified_model", message, remedy, node=item.node, field=item.input)

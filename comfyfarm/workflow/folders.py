@@ -1,56 +1,229 @@
 """Which input of which class names a file of which models folder.
 
-`folders.json` was found by asking a server, not by reading code: every models folder held one
-uniquely named empty file, and each combo told which of them it offers.
+`folders.json` (ComfyUI's own nodes) was found by asking a server, not by reading code: every models
+folder held one uniquely named empty file, and each combo told which of them it offers.
+`pack_folders.json` says the same of common node packs, read from their public sources.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from comfyfarm.workflow.file_input import ClassLoads, FileInput, Role, Slots
+
 NO_FILE = frozenset({"", "None", "none", "[None]"})
 """Values that stand for no file at all, whatever the loader."""
 
+_WRAPPED = re.compile(r"(?:DisTorch2?)?MultiGPU$")
+_NOTE = re.compile(r"Note(?:s|Node)?(?: \(\w+\))?$")
+_MOST_CLASSES = 20_000  # kept at a time; files may hold names without end
+_DIGITS = re.compile(r"\d+")
+_SENTINEL = re.compile(
+    r"(?:none|no|off|default|disabled?|auto(?:matic)?|undefined|null|choose|random|same|original|"
+    r"(?:use|select|manual|from)[ _-].*|\(?use same\)?|baked[ _-]?vae)",
+    re.IGNORECASE,
+)
+
+
+class FolderMap:
+    """Which inputs name models. A value: nothing changes it, `with_inputs` makes another."""
+
+    def __init__(self, core: Mapping[str, Any], packs: Mapping[str, Any]) -> None:
+        """From the JSON of the two shipped tables; use `shipped`."""
+        self._core, self._packs = core, packs
+        self._probed: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+        self._classes: dict[str, ClassLoads] = {}
+        self._implicit: dict[str, str | None] = packs["implicit"]
+        self._model_free = frozenset(packs["preprocessors_without_model"])
+        self._displays = frozenset(packs["displays"])
+        self._tags = frozenset(packs["lora_tags"])
+
+    @staticmethod
+    def shipped() -> "FolderMap":
+        """The map that is shipped: ComfyUI's own classes and those of common packs."""
+        return _shipped()
+
+    def with_inputs(self, probed: Mapping[str, Mapping[str, tuple[str, ...]]]) -> "FolderMap":
+        """A map that knows more: folders by class and input, as a running server shows them."""
+        made = FolderMap(self._core, self._packs)
+        made._probed = {name: {**self._probed.get(name, {}), **inputs} for name, inputs in probed.items()}
+        made._probed = {**self._probed, **made._probed}
+        return made
+
+    def of(self, class_type: str) -> ClassLoads:
+        """All that is known of a class."""
+        found = self._classes.get(class_type)
+        if found is None:
+            if len(self._classes) >= _MOST_CLASSES:
+                self._classes.clear()
+            found = self._classes[class_type] = self._look_up(class_type)
+        return found
+
+    def inputs(self, class_type: str) -> Mapping[str, FileInput]:
+        """The inputs of a class that name models, in the order of its widgets; `#` is a number."""
+        return self.of(class_type).inputs
+
+    def input(self, class_type: str, name: str) -> FileInput | None:
+        """What the input names; None when it names no model, or is not known."""
+        inputs = self.inputs(class_type)
+        if not inputs:
+            return None
+        found = inputs.get(name)
+        return found if found is not None else inputs.get(_DIGITS.sub("#", name))
+
+    def folders(self, class_type: str, name: str) -> tuple[str, ...]:
+        """The models-folder keys whose files the input offers, the modern key first; () if unknown."""
+        found = self.input(class_type, name)
+        return found.folders if found is not None else ()
+
+    def sentinels(self, class_type: str, name: str) -> tuple[str, ...]:
+        """Values of the input that name no file, such as VAELoader's `pixel_space`."""
+        return tuple(self._core["sentinels"].get(class_type, {}).get(name, ()))
+
+    def is_sentinel(self, class_type: str, name: str, value: str) -> bool:
+        """Whether a value of the input names no file. A pack's word for that has no fixed form."""
+        if value in NO_FILE or value in self.sentinels(class_type, name):
+            return True
+        return class_type not in self._core["models"] and _SENTINEL.fullmatch(value.strip("._ ")) is not None
+
+    def is_input_file(self, class_type: str, name: str) -> bool:
+        """Whether the input names a file of the server's input folder, without an upload flag."""
+        return name in self._core["input_files"].get(class_type, ())
+
+    def knows(self, class_type: str) -> bool:
+        """Whether anything is known of what the class loads."""
+        return (
+            bool(self.inputs(class_type))
+            or self.shows(class_type)
+            or class_type in self._model_free
+            or self.implicit(class_type) is not None
+        )
+
+    def texts(self, class_type: str) -> Mapping[str, tuple[int, ...]]:
+        """The prompts of a class, with their indices among its widgets in one version or another."""
+        return self.of(class_type).texts
+
+    def implicit(self, class_type: str) -> tuple[str | None] | None:
+        """The folder of the models that the class loads without naming them; None when it does not."""
+        return self.of(class_type).implicit
+
+    def runs_model(self, preprocessor: str) -> bool:
+        """Whether the preprocessor of that name, chosen by value, loads a model."""
+        return preprocessor not in self._model_free
+
+    def shows(self, class_type: str) -> bool:
+        """Whether the class only shows text to people, such as a note."""
+        return self.of(class_type).shows
+
+    def reads_tags(self, class_type: str) -> bool:
+        """Whether `<lora:…>` in a text of the class loads a LoRA."""
+        return class_type in self._tags
+
+    def slots(self, class_type: str) -> Slots:
+        """Which of the class's numbered inputs count."""
+        return self.of(class_type).slots
+
+    def by_prefix(self, folder: str, name: str) -> tuple[str, str]:
+        """The folder and the path in it, where the first part of the name chooses the folder."""
+        choices = self._packs["prefixes"].get(folder)
+        if choices is None:
+            return folder, name
+        head, _, rest = name.partition("/")
+        return (choices[head], rest) if rest and head in choices else (choices["bbox"], name)
+
+    def _look_up(self, class_type: str) -> ClassLoads:
+        base = _WRAPPED.sub("", class_type)
+        inputs = self._read(class_type, base)
+        texts = self._packs["texts"].get(class_type, {})
+        named = base.endswith(("Preprocessor", "Preprocessor_Provider_for_SEGS //Inspire"))
+        is_implicit = base in self._implicit or (named and base not in self._model_free and not inputs)
+        return ClassLoads(
+            inputs=inputs,
+            texts={name: tuple(at) if isinstance(at, list) else (at,) for name, at in texts.items()},
+            slots=Slots.read(self._packs["slots"].get(class_type, {})),
+            implicit=(self._implicit.get(base),) if is_implicit else None,
+            shows=class_type in self._displays or _NOTE.search(class_type) is not None,
+        )
+
+    def _read(self, class_type: str, base: str) -> Mapping[str, FileInput]:
+        found: dict[str, FileInput] = {}
+        for kind in dict.fromkeys((base, class_type)):
+            for name, folders in self._core["models"].get(kind, {}).items():
+                role = Role.DIRECTORY if folders[0] in self._core["directories"] else Role.FILE
+                found[name] = FileInput(role, tuple(folders))
+            for name, text in self._packs["files"].get(kind, {}).items():
+                found[name] = FileInput.read(text, self._core["legacy"])
+        for name, probed in self._probed.get(class_type, {}).items():
+            if probed and (name not in found or found[name].role is Role.FILE):
+                found[name] = _preferred(found.get(name), name, _moderns(probed))
+        return found
+
 
 def folder_of(class_type: str, name: str) -> tuple[str, ...]:
-    """The models-folder keys whose files the input offers, the modern key first; () if unknown."""
-    return tuple(_map()["models"].get(class_type, {}).get(name, ()))
+    """The models-folder keys whose files the input offers, by the shipped map; () if unknown."""
+    return _shipped().folders(class_type, name)
 
 
 def sentinels_of(class_type: str, name: str) -> tuple[str, ...]:
     """Values of the input that name no file, such as VAELoader's `pixel_space`."""
-    return tuple(_map()["sentinels"].get(class_type, {}).get(name, ()))
+    return _shipped().sentinels(class_type, name)
 
 
 def is_input_file(class_type: str, name: str) -> bool:
     """Whether the input names a file of the server's input folder, without an upload flag."""
-    return name in _map()["input_files"].get(class_type, ())
+    return _shipped().is_input_file(class_type, name)
 
 
 def is_directory(folder: str) -> bool:
     """Whether entries of this folder are directories (`model_index.json` and what it names)."""
-    return folder in _map()["directories"]
+    return folder in _core()["directories"]
 
 
 def modern(folder: str) -> str:
     """The folder key of today: `clip` is `text_encoders`, `unet` is `diffusion_models`."""
-    found: str = _map()["legacy"].get(folder, folder)
+    found: str = _core()["legacy"].get(folder, folder)
     return found
 
 
 def approx_vae(name: str) -> tuple[str, ...]:
     """The files in `vae_approx` that a VAELoader's value stands for, without extension; () if none."""
-    found = _map()["vae_approx"]
+    found = _core()["vae_approx"]
     if name in found["pairs"]:
         return (f"{name}_encoder", f"{name}_decoder")
     stem = name.rpartition(".")[0]
     return (stem,) if stem in found["single"] else ()
 
 
+def _preferred(known: FileInput | None, name: str, probed: tuple[str, ...]) -> FileInput:
+    """The probed folders: those of the shipped table first, then the one whose key the name resembles."""
+    first = known.folders if known is not None else ()
+    place = known.place if known is not None else None
+
+    def rank(folder: str) -> tuple[int, bool, bool]:
+        at = first.index(folder) if folder in first else len(first)
+        return at, modern(folder) != folder, folder.rstrip("s") not in name
+
+    return FileInput(Role.FILE, tuple(sorted(probed, key=rank)), place)
+
+
+def _moderns(folders: Iterable[str]) -> tuple[str, ...]:
+    listed = tuple(folders)
+    return tuple(dict.fromkeys((*(modern(key) for key in listed), *listed)))
+
+
 @cache
-def _map() -> Mapping[str, Any]:
-    data = resources.files("comfyfarm.workflow").joinpath("folders.json").read_bytes()
-    found: dict[str, Any] = json.loads(data)
+def _core() -> Mapping[str, Any]:
+    return _data("folders.json")
+
+
+@cache
+def _shipped() -> FolderMap:
+    return FolderMap(_core(), _data("pack_folders.json"))
+
+
+def _data(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files("comfyfarm.workflow").joinpath(name).read_bytes())
     return found

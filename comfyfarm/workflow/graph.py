@@ -13,7 +13,7 @@ from comfyfarm.workflow.findings import Refused, Severity
 from comfyfarm.workflow.links import link_findings
 from comfyfarm.workflow.node import Link as Link
 from comfyfarm.workflow.node import Node as Node
-from comfyfarm.workflow.node import make_node
+from comfyfarm.workflow.node import make_node, raw_node
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -22,14 +22,18 @@ class Workflow:
 
     def __init__(self, text: str, name: str) -> None:
         """From JSON text whose shape has been checked; use `read_workflow` for files."""
-        self._text = text
+        self._text: str | None = text
         self.name = name
         """What it is called in messages: the file's path or address."""
 
     @classmethod
     def from_api(cls, graph: Mapping[str, Any], *, name: str) -> "Workflow":
         """A workflow from an API graph of checked shape, such as `to_api` gives."""
-        return cls(json.dumps(graph, ensure_ascii=True, separators=(",", ":"), allow_nan=False), name)
+        made = cls("", name)
+        # The text is made when it is asked for: most graphs are looked at and never sent.
+        made._text = None
+        made._by_id = _nodes(graph)
+        return made
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -53,8 +57,7 @@ class Workflow:
 
     def to_api(self) -> dict[str, Any]:
         """The API graph, titles (`_meta`) included: a fresh copy that the caller may change."""
-        graph: dict[str, Any] = json.loads(self._text)
-        return graph
+        return {str(node.id): raw_node(node) for node in self._by_id.values()}
 
     @cached_property
     def digest(self) -> Sha256:
@@ -67,8 +70,7 @@ class Workflow:
 
     @cached_property
     def _by_id(self) -> Mapping[NodeId, Node]:
-        made = {NodeId(key): make_node(NodeId(key), raw) for key, raw in self.to_api().items()}
-        return MappingProxyType(made)
+        return _nodes(json.loads(self._text or "{}"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Workflow) and self.digest == other.digest
@@ -80,7 +82,14 @@ class Workflow:
         return f"Workflow({self.name!r}, {len(self.nodes)} nodes)"
 
     def __reduce__(self) -> tuple[type["Workflow"], tuple[str, str]]:
+        if self._text is None:
+            self._text = json.dumps(self.to_api(), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
         return (Workflow, (self._text, self.name))
+
+
+def _nodes(graph: Mapping[str, Any]) -> Mapping[NodeId, Node]:
+    made = (make_node(NodeId(key), raw) for key, raw in graph.items())
+    return MappingProxyType({node.id: node for node in made})
 
 
 def check_links(workflow: Workflow, schema: NodeSchema) -> None:

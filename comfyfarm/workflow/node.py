@@ -1,7 +1,7 @@
 """A node of a graph and the links between nodes, all of it immutable."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -9,6 +9,10 @@ from comfyfarm.ids import NodeId
 
 Value: TypeAlias = "str | int | float | bool | tuple[Value, ...] | Mapping[str, Value] | None"
 """A JSON value that nobody can change: lists are tuples, objects are read-only mappings."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_OWN_KEYS = frozenset({"class_type", "inputs"})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class Node:
     title: str
     """The name a person gave it in the editor; the class when there is none."""
     inputs: Mapping[str, "Link | Value"]
+    rest: Mapping[str, Value] = field(default_factory=lambda: _NOTHING)
+    """Whatever else the file says of it, such as `_meta`."""
 
     @property
     def links(self) -> Iterator[tuple[str, Link]]:
@@ -44,15 +50,30 @@ class Node:
 
 def make_node(node_id: NodeId, raw: Mapping[str, Any]) -> Node:
     """A node from its JSON form, which has been checked."""
-    meta = raw.get("_meta")
-    title = meta.get("title") if isinstance(meta, dict) else None
-    inputs = {name: _input(value) for name, value in raw["inputs"].items()}
+    inputs: dict[str, Link | Value] = {}
+    for name, value in raw["inputs"].items():
+        if type(value) is list and is_link(value):
+            inputs[name] = Link(value[0], value[1])
+        else:
+            inputs[name] = freeze(value)
+    rest = _NOTHING
+    if len(raw) > 2:  # not only `class_type` and `inputs`
+        rest = MappingProxyType({key: freeze(raw[key]) for key in raw if key not in _OWN_KEYS})
+    meta = rest.get("_meta")
+    title = meta.get("title") if isinstance(meta, Mapping) else None
+    kind = raw["class_type"]
     return Node(
-        id=node_id,
-        class_type=raw["class_type"],
-        title=title if isinstance(title, str) and title else raw["class_type"],
-        inputs=MappingProxyType(inputs),
+        node_id, kind, title if isinstance(title, str) and title else kind, MappingProxyType(inputs), rest
     )
+
+
+def raw_node(node: Node) -> dict[str, Any]:
+    """The JSON form of a node, which the caller may change."""
+    inputs = {
+        name: [value.node, value.slot] if isinstance(value, Link) else thaw(value)
+        for name, value in node.inputs.items()
+    }
+    return {"inputs": inputs, "class_type": node.class_type, **thaw(node.rest)}
 
 
 def is_link(value: Any) -> bool:
@@ -73,14 +94,21 @@ def unwrap(value: Value) -> Value:
     return value
 
 
-def _input(value: Any) -> "Link | Value":
-    return Link(NodeId(value[0]), value[1]) if is_link(value) else freeze(value)
-
-
 def freeze(value: Any) -> Value:
     """A JSON value made immutable, all the way down. Nesting is bounded by strict reading."""
+    if type(value) in _SCALARS:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, list | tuple):
         return tuple(freeze(item) for item in value)
     if isinstance(value, Mapping):
         return MappingProxyType({key: freeze(item) for key, item in value.items()})
     return value  # type: ignore[no-any-return]  # only JSON's scalars are left
+
+
+def thaw(value: Value) -> Any:
+    """The JSON value that `freeze` made immutable, as lists and dictionaries of its own."""
+    if isinstance(value, tuple):
+        return [thaw(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    return value

@@ -1,159 +1,233 @@
-"""From the bytes of a file to a workflow: API format, bare or as the body of `POST /prompt`."""
+"""From the bytes of a file to a workflow, whatever its format and whatever carries it.
 
+API and UI format, bare or wrapped, in JSON or inside a picture, film, sound or model; told apart by
+content, never by a name.
+"""
+
+import gc
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.findings import Finding, Refused, error, has_errors, info, warning
+from comfyfarm.workflow.api_graph import EXPORT, RESIDUE, kind_of_value, placed, usable_nodes
+from comfyfarm.workflow.both_graphs import disagreement, merged
+from comfyfarm.workflow.carriers.embedded import Embedded, embedded
+from comfyfarm.workflow.file_node import FileNode, file_node
+from comfyfarm.workflow.findings import Finding, Refused, Severity, error, has_errors, info, warning
 from comfyfarm.workflow.graph import Workflow
-from comfyfarm.workflow.strict import Flaw, has_bom, parse, shown_text
+from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.strict import Flaw, has_bom
 from comfyfarm.workflow.strict import strict_json as strict_json
+from comfyfarm.workflow.wrappers import Found, Graph, unwrap
 
-_EXPORT = 'in ComfyUI choose "Export (API)", and pass that file'
-_IMAGES = ((b"\x89PNG", "a PNG picture"), (b"RIFF", "a WebP picture or sound"), (b"\xff\xd8\xff", "a JPEG"),
-           (b"\x1aE\xdf\xa3", "a WebM or Matroska file"), (b"fLaC", "a FLAC file"), (b"OggS", "an Ogg file"),
-           (b"PK\x03\x04", "a zip archive"))  # fmt: skip
-_RESIDUE = "is_changed"  # what an executed prompt leaves in its nodes; kept, it would pin the cache
+if TYPE_CHECKING:
+    from comfyfarm.workflow.ui.convert import Converted
+
+Editor: TypeAlias = Literal["1.45", "1.58"]
+
+MAX_TEXT = 1024 * 1024
+"""Characters of one text. Prompts have some thousand; what is longer is a picture or a mesh as base64."""
 
 
 class Reading(NamedTuple):
-    """A workflow with what was noticed, and mended, on the way."""
+    """A workflow with what was noticed, and mended, on the way. Errors are for the caller to act on."""
 
     workflow: Workflow
+    """What would run. Nodes without a usable class are left out, and noticed."""
     format: str
-    """`api`. UI format comes with its converter."""
+    """`api` or `ui`: of the graph whose values are used."""
     findings: tuple[Finding, ...]
+    nodes: tuple[FileNode, ...]
+    """All nodes of the file, muted ones as well."""
 
 
-def read_workflow(data: bytes, *, name: str) -> Workflow:
-    """Read a workflow file in API format.
+class _Source(NamedTuple):
+    """The graphs of a file before they are read."""
+
+    api: Graph | None
+    ui: Graph | None
+    findings: list[Finding]
+
+
+def read_workflow(
+    data: bytes, *, name: str, schema: NodeSchema | None = None, editor: Editor = "1.58"
+) -> Workflow:
+    """Read a workflow file of any format.
+
+    `schema`: what UI format is converted with; None is the shipped one.
 
     Raises:
         Refused: a `WorkflowError` that names file, node, field and remedy, all flaws at once.
     """
-    return read(data, name=name).workflow
+    reading = read(data, name=name, schema=schema, editor=editor)
+    if has_errors(reading.findings):
+        raise Refused(name, reading.findings)
+    return reading.workflow
 
 
-def read(data: bytes, *, name: str) -> Reading:
-    """Read a workflow file, with what is worth knowing about it.
+def read(data: bytes, *, name: str, schema: NodeSchema | None = None, editor: Editor = "1.58") -> Reading:
+    """Read a workflow file, with what is worth knowing about it, errors included.
 
     Raises:
-        Refused: as `read_workflow` does.
+        Refused: a `WorkflowError`, when there is no graph to speak of.
     """
-    _refuse_other_files(data, name)
-    tree, flaws = parse(data, name=name)
-    noticed = [_placed(flaw) for flaw in flaws if _RESIDUE not in flaw.path]
+    with _no_collection():
+        carrier = embedded(data, name=name)
+        source = _from_json(data, name) if carrier is None else _from_carrier(carrier, name)
+        if source.api is not None:
+            return _read_api(source.api, source, name, schema, editor)
+        if source.ui is not None:
+            return _read_ui(source.ui, source, name, schema, editor)
+    raise Refused(name, source.findings)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile: graphs have no cycles, and the search takes as long as the reading."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _from_json(data: bytes, name: str) -> _Source:
+    bare = data.removeprefix(b"\xef\xbb\xbf")
+    if not bare or bare.isspace():
+        raise Refused(name, [error("not_a_workflow", "the file is empty", EXPORT)])
+    found = unwrap(data, name=name)
+    noticed = [placed(flaw, 0) for flaw in _real(found.flaws)]
     if has_bom(data):
         noticed.append(warning("bom", "begins with a byte order mark", "save it as UTF-8 without BOM"))
-    if not isinstance(tree, dict):
-        message = f"holds {_kind(tree)}, not an object of nodes"
-        raise Refused(name, [*noticed, error("not_a_workflow", message, _EXPORT)])
-    graph, wrapped = _unwrap(tree)
-    if wrapped:
-        noticed.append(info("wrapped", "the body of a /prompt request", "its graph is used, the rest is not"))
-    _refuse_ui_format(graph, name)
-    nodes = _nodes(graph, noticed)
-    if has_errors(noticed):
-        raise Refused(name, noticed)
+    graph = found.api or found.ui
+    if graph is None:
+        message = f"holds {kind_of_value(found.tree)}, not an object of nodes"
+        raise Refused(name, [*noticed, *(found.unreadable or [error("not_a_workflow", message, EXPORT)])])
+    if graph.via:
+        noticed.append(_wrapped(graph))
+    return _Source(found.api, found.ui, noticed)
+
+
+def _wrapped(graph: Graph) -> Finding:
+    via = ".".join(step[:60] for step in graph.via)
+    return info("wrapped", f"the graph lies inside {via}", "it is used, what stands beside it is not")
+
+
+def _from_carrier(carrier: Embedded, name: str) -> _Source:
+    keys = " and ".join(key for key, _ in carrier.texts)
+    message = f"is {carrier.kind} that carries a graph under {keys}"
+    noticed = [info("embedded", message, "nothing needs to be done"), *carrier.findings]
+    found, unreadable = _unwrapped(carrier, name)
+    sure = [each.api for each in found if each.api is not None and each.api.sure]
+    ui = next((each.ui for each in found if each.ui is not None), None)
+    unsure = [each.api for each in found if each.api is not None and ui is None]
+    api = next(iter([*sure, *unsure]), None)
+    noticed.extend(placed(flaw, 0) for each in found for flaw in _real(each.flaws))
+    if api is None and ui is None:
+        if not has_errors(unreadable):
+            message = f"is {carrier.kind} whose {keys} is no graph"
+            unreadable = [error("not_comfy_metadata", message, EXPORT)]
+        raise Refused(name, [*noticed, *unreadable])
+    noticed.extend(_as_warning(finding) for finding in unreadable)
+    return _Source(api, ui, noticed)
+
+
+def _unwrapped(carrier: Embedded, name: str) -> tuple[list[Found], list[Finding]]:
+    found: list[Found] = []
+    unreadable: list[Finding] = []
+    for key, text in carrier.texts:
+        try:
+            found.append(unwrap(text, name=name))
+            unreadable.extend(found[-1].unreadable)
+        except Refused as exc:
+            unreadable.extend(f.model_copy(update={"field": f.field or key}) for f in exc.findings)
+    return found, unreadable
+
+
+def _read_api(graph: Graph, source: _Source, name: str, schema: NodeSchema | None, editor: Editor) -> Reading:
+    noticed = [*(placed(flaw, len(graph.place)) for flaw in _real(graph.flaws)), *source.findings]
+    nodes = usable_nodes(graph.tree, noticed)
     if not nodes:
-        raise Refused(name, [*noticed, error("empty_graph", "there is no node in it", _EXPORT)])
-    return Reading(Workflow.from_api(nodes, name=name), "api", tuple(noticed))
+        nothing = [] if has_errors(noticed) else [error("empty_graph", "there is no node in it", EXPORT)]
+        raise Refused(name, [*noticed, *nothing])
+    workflow = Workflow.from_api(nodes, name=name)
+    if source.ui is None:
+        files = tuple(file_node(node) for node in workflow.nodes)
+    else:
+        noticed.extend(_as_warning(_placed_in_ui(flaw, source.ui)) for flaw in _real(source.ui.flaws))
+        schema = schema or NodeSchema.shipped()
+        converted = _converted(source.ui, schema, editor)
+        files = merged(workflow, converted)
+        found = disagreement(workflow, converted, source.ui.tree, schema)
+        noticed.extend([] if found is None else [found])
+    return Reading(workflow, "api", (*noticed, *_large_texts(files)), files)
 
 
-def _placed(flaw: Flaw) -> Finding:
-    """The finding, with node and input where the flaw lies in one."""
-    match flaw.path[1:] if flaw.path[:1] == ("prompt",) else flaw.path:
-        case (str(node), "inputs", str(name), *_):
-            return flaw.finding.model_copy(
-                update={"node": NodeId(shown_text(node)), "field": shown_text(name)}
-            )
-        case (str(node), str(name), *_):
-            return flaw.finding.model_copy(update={"node": NodeId(shown_text(node)), "field": name})
+def _read_ui(graph: Graph, source: _Source, name: str, schema: NodeSchema | None, editor: Editor) -> Reading:
+    message = "is in UI format (what the editor saves), which no server takes as it is"
+    noticed = [
+        *(_placed_in_ui(flaw, graph) for flaw in _real(graph.flaws)),
+        *source.findings,
+        info("ui_format", message, "it is converted as the editor does (comfyfarm convert)"),
+    ]
+    converted = _converted(graph, schema or NodeSchema.shipped(), editor)
+    noticed.extend(converted.findings)
+    if not converted.graph:
+        message = "no node of it would run" if converted.nodes else "there is no node in it"
+        noticed.append(
+            error("empty_graph", message, "save a graph with nodes that are neither muted nor notes")
+        )
+    if not converted.nodes and not converted.graph:
+        raise Refused(name, noticed)
+    workflow = Workflow.from_api(converted.graph, name=name)
+    return Reading(workflow, "ui", (*noticed, *_large_texts(converted.nodes)), converted.nodes)
+
+
+def _converted(graph: Graph, schema: NodeSchema, editor: Editor) -> "Converted":
+    # Loaded for UI format only: most renders read API graphs, over and over.
+    from comfyfarm.workflow.ui.convert import convert
+
+    return convert(graph.tree, schema, editor=editor)
+
+
+def _real(flaws: Iterator[Flaw] | list[Flaw] | tuple[Flaw, ...]) -> Iterator[Flaw]:
+    return (flaw for flaw in flaws if RESIDUE not in flaw.path)
+
+
+def _placed_in_ui(flaw: Flaw, graph: Graph) -> Finding:
+    """The finding with the id of the node that the flaw lies in, when that is no part of a subgraph."""
+    match flaw.path[len(graph.place) :]:
+        case ("nodes", int(place), *rest):
+            node = graph.tree["nodes"][place]
+            node_id = node.get("id") if isinstance(node, dict) else None
+            if isinstance(node_id, int | str) and len(str(node_id)[:100]) < 100:
+                key = rest[0] if rest and isinstance(rest[0], str) else None
+                return flaw.finding.model_copy(update={"node": NodeId(str(node_id)), "field": key})
     return flaw.finding
 
 
-def _refuse_other_files(data: bytes, name: str) -> None:
-    kind = next((kind for magic, kind in _IMAGES if data.startswith(magic)), None)
-    if kind is None and data[4:8] == b"ftyp":
-        kind = "an MP4 video"
-    if kind is not None:
-        raise Refused(name, [error("not_a_workflow", f"is {kind}, not JSON", f"open it and {_EXPORT}")])
-    if not data.strip():
-        raise Refused(name, [error("not_a_workflow", "the file is empty", _EXPORT)])
+def _as_warning(finding: Finding) -> Finding:
+    return finding.model_copy(update={"severity": Severity.WARNING})
 
 
-def _unwrap(tree: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The graph inside `{"prompt": {...}}`; a node may be called `prompt`, and has a class."""
-    inner = tree.get("prompt")
-    if isinstance(inner, dict) and "class_type" not in inner:
-        return inner, True
-    return tree, False
+def _large_texts(nodes: tuple[FileNode, ...]) -> Iterator[Finding]:
+    for node in nodes:
+        for name, value in node.inputs.items():
+            if isinstance(value, str | tuple | Mapping) and (size := _longest(value)) > MAX_TEXT:
+                message = f"a text of {size} characters, such as a picture inside the graph"
+                remedy = "pass it as an input file: each server would be sent all of it with each prompt"
+                yield warning("too_large", message, remedy, node=node.id, field=name[:60])
 
 
-def _refuse_ui_format(graph: Mapping[str, Any], name: str) -> None:
-    if isinstance(graph.get("nodes"), list):
-        message = "is in UI format (what the editor saves), not in API format"
-        raise Refused(name, [error("ui_format", message, _EXPORT)])
-
-
-def _nodes(graph: Mapping[str, Any], noticed: list[Finding]) -> dict[str, Any]:
-    nodes: dict[str, Any] = {}
-    for key, raw in graph.items():
-        if _is_stray(key, raw):
-            message = f"{key[:60]!r} is no node"
-            noticed.append(
-                warning("stray_key", message, "it is left out; ComfyUI would refuse it", field=key)
-            )
-            continue
-        found = list(_node_findings(NodeId(key), raw))
-        noticed.extend(found)
-        if not has_errors(found):
-            nodes[key] = _node(NodeId(key), raw, graph, noticed)
-    return nodes
-
-
-def _is_stray(key: str, raw: Any) -> bool:
-    """Keys that people and programs add beside the nodes, such as `_comment` or `version`."""
-    looks_like_id = key[:1].isdigit() or key.startswith("-")
-    is_node = isinstance(raw, dict) and ("class_type" in raw or "inputs" in raw)
-    return not looks_like_id and not is_node
-
-
-def _node_findings(node: NodeId, raw: Any) -> Iterator[Finding]:
-    if not isinstance(raw, dict):
-        yield error("class_type", f"holds {_kind(raw)}, not a node", _EXPORT, node=node)
-        return
-    class_type = raw.get("class_type")
-    if not isinstance(class_type, str) or not class_type:
-        message = "has no class_type" if class_type is None else f"class_type is {_kind(class_type)}"
-        yield error("class_type", message, _EXPORT, node=node, field="class_type")
-    if "inputs" in raw and not isinstance(raw["inputs"], dict):
-        message = f"inputs is {_kind(raw['inputs'])}, not an object"
-        yield error("inputs", message, _EXPORT, node=node, field="inputs")
-
-
-def _node(
-    node: NodeId, raw: Mapping[str, Any], graph: Mapping[str, Any], noticed: list[Finding]
-) -> dict[str, Any]:
-    inputs = dict(raw.get("inputs", {}))
-    for name, value in inputs.items():
-        if _is_numeric_link(value, graph):
-            inputs[name] = [str(value[0]), value[1]]
-            message = f"links to node {value[0]} by a number, and ids are text"
-            remedy = "it is read as text; ComfyUI would fail"
-            noticed.append(warning("numeric_link_id", message, remedy, node=node, field=name))
-    kept = {key: value for key, value in raw.items() if key not in {"inputs", _RESIDUE}}
-    return {"inputs": inputs, **kept}
-
-
-def _is_numeric_link(value: Any, graph: Mapping[str, Any]) -> bool:
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    return all(type(item) is int for item in value) and str(value[0]) in graph
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list"}
-    return names.get(type(value), "an object")
+def _longest(value: Any) -> int:
+    """Length of the longest text in a value. Nesting is bounded by strict reading."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, tuple):
+        return max((_longest(item) for item in value), default=0)
+    if isinstance(value, Mapping):
+        return max((_longest(item) for item in value.values()), default=0)
+    return 0

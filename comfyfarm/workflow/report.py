@@ -1,24 +1,16 @@
 """What `comfyfarm preflight` prints: one object a file. Its form is the contract with outsiders."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Mapping
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from comfyfarm.ids import NodeId
 from comfyfarm.workflow.assets import Asset
 from comfyfarm.workflow.findings import Finding as Finding
 from comfyfarm.workflow.findings import Severity as Severity
 from comfyfarm.workflow.findings import has_errors
+from comfyfarm.workflow.packs.pack import Pack as Pack
 from comfyfarm.workflow.references import Reference, Unclassified
-
-
-class Pack(BaseModel):
-    """The node pack that a class comes from. None is looked up yet."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    class_type: str
-    pack: str | None = None
-    url: str | None = None
-    commit: str | None = None
-    source: str | None = None
 
 
 class Report(BaseModel):
@@ -34,6 +26,8 @@ class Report(BaseModel):
     unclassified: tuple[Unclassified, ...] = ()
     packs: tuple[Pack, ...] = ()
     assets: tuple[Asset, ...] = ()
+    classes: Mapping[NodeId, str] = Field(default={}, exclude=True)
+    """The class of each node, for people; not part of the JSON."""
 
     @property
     def has_errors(self) -> bool:

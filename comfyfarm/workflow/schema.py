@@ -1,11 +1,11 @@
 """What node classes take and give, as a ComfyUI server says it in `/object_info`.
 
 Combos come in two shapes, a list of options or `"COMBO"` with options; both are read. Inputs that
-grow or depend on others (`a.b`) are in no schema: look-ups of them answer None.
+grow or depend on others (`a.b`) are there for given values only: see `NodeSchema.expanded`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cache, lru_cache
 from importlib import resources
@@ -14,8 +14,9 @@ from typing import Any
 from comfyfarm.ids import Sha256
 from comfyfarm.workflow.canonical import digest_of
 from comfyfarm.workflow.findings import Refused, error
-from comfyfarm.workflow.folders import folder_of, is_input_file, sentinels_of
-from comfyfarm.workflow.input_spec import InputSpec, make_spec, type_name, upload_of
+from comfyfarm.workflow.folders import FolderMap
+from comfyfarm.workflow.input_spec import AUTOGROW, InputSpec, make_specs, type_name, upload_of
+from comfyfarm.workflow.node import unwrap
 
 
 class NodeSchema:
@@ -27,11 +28,14 @@ class NodeSchema:
         # Filled when they are asked for; copies under other names share them.
         self._digest: list[Sha256] = []
         self._specs: dict[str, dict[str, InputSpec]] = {}
+        self._fixed: dict[str, Mapping[str, InputSpec] | None] = {}
         self._outputs: dict[str, tuple[str, ...]] = {}
         self.name = name
         """Where it comes from, for messages."""
         self.live = live
         """Whether it is a running server's, whose lists of files are true at this moment."""
+        self.folders = FolderMap.shipped()
+        """Which inputs name models of which folder."""
 
     @classmethod
     def shipped(cls) -> "NodeSchema":
@@ -59,6 +63,21 @@ class NodeSchema:
         found.name, found.live = name, live
         return found
 
+    def with_folders(self, folders: FolderMap) -> "NodeSchema":
+        """The same classes, with another map of what their inputs name."""
+        twin = copy(self)
+        twin.folders, twin._digest = folders, []
+        return twin
+
+    def __copy__(self) -> "NodeSchema":
+        twin = object.__new__(NodeSchema)
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made on demand: read-only mappings inside it cannot be pickled."""
+        return {**self.__dict__, "_specs": {}, "_fixed": {}}
+
     @property
     def sha256(self) -> Sha256:
         """Digest of the classes. Lists of files do not count: they change with every upload."""
@@ -72,10 +91,31 @@ class NodeSchema:
         return class_type in self._classes
 
     def inputs(self, class_type: str) -> Mapping[str, InputSpec]:
-        """The inputs of a class, hidden ones excepted; empty when the class is not known."""
+        """The inputs of a class, hidden ones excepted; empty when the class is not known.
+
+        In the editor's order: required before optional, each as `input_order` says.
+        """
         if class_type not in self._specs:
-            self._specs[class_type] = _specs_of(self._classes.get(class_type, {}))
+            raw = self._classes.get(class_type, {})
+            self._specs[class_type] = make_specs(raw.get("input"), order=raw.get("input_order"))
         return self._specs[class_type]
+
+    def expanded(self, class_type: str, values: Mapping[str, Any]) -> Mapping[str, InputSpec]:
+        """The inputs of a class with the parts that they have for these values, under dotted names.
+
+        `values`: what the node has by name, as in an API graph (links as `Link` or raw lists). In the
+        editor's widget order: the parts of the chosen option stand directly behind their combo. An
+        autogrow group is no input itself: its parts are, all that it may have, the first `min` required.
+        To read `widgets_values`, whose combos are not known beforehand, walk over `inputs` and put
+        `InputSpec.active_parts` of each value behind its spec.
+
+        Source: `get_finalized_class_inputs` in ComfyUI's comfy_api/latest/_io.py.
+        """
+        if class_type not in self._fixed:
+            specs = self.inputs(class_type)
+            self._fixed[class_type] = None if _depends(specs.values()) else _expanded(specs, {})
+        fixed = self._fixed[class_type]
+        return _expanded(self.inputs(class_type), values) if fixed is None else fixed
 
     def input(self, class_type: str, name: str) -> InputSpec | None:
         """One input; None when the class or the input is not known."""
@@ -88,6 +128,16 @@ class NodeSchema:
             self._outputs[class_type] = tuple(type_name(item) for item in raw)
         return self._outputs[class_type]
 
+    def title(self, class_type: str) -> str:
+        """The name that the editor shows for a class; the class itself when it has none."""
+        shown = self._classes.get(class_type, {}).get("display_name")
+        return shown if isinstance(shown, str) and shown else class_type
+
+    def output_choices(self, class_type: str, slot: int) -> tuple[Any, ...] | None:
+        """The options that stand in place of an output's type, as older nodes have it; None for a type."""
+        raw = self._classes.get(class_type, {}).get("output") or ()
+        return tuple(raw[slot]) if slot < len(raw) and isinstance(raw[slot], list) else None
+
     def is_output_node(self, class_type: str) -> bool:
         """Whether ComfyUI runs a node of this class for its own sake."""
         return bool(self._classes.get(class_type, {}).get("output_node"))
@@ -96,6 +146,21 @@ class NodeSchema:
         """Whether the class is ComfyUI's own, neither a pack's nor a paid service's."""
         module = str(self._classes.get(class_type, {}).get("python_module", ""))
         return module == "nodes" or module.startswith("comfy_extras.")
+
+    def module(self, class_type: str) -> str:
+        """The Python module that has the class, such as `custom_nodes.rgthree-comfy`; empty when not said."""
+        return str(self._classes.get(class_type, {}).get("python_module") or "")
+
+    def needs_account(self, class_type: str) -> bool:
+        """Whether the class calls a paid service of ComfyUI's makers, or asks for the login to them."""
+        raw = self._classes.get(class_type, {})
+        hidden = raw["input"].get("hidden") if raw else None
+        return (
+            raw.get("api_node") is True
+            or self.module(class_type).partition(".")[0] == "comfy_api_nodes"
+            or str(raw.get("category", "")).partition("/")[0] == "api node"
+            or (isinstance(hidden, Mapping) and "auth_token_comfy_org" in hidden)
+        )
 
     def offered(self, class_type: str, name: str) -> tuple[str, ...] | None:
         """What a combo offers, as text; None when the input is no combo or not known."""
@@ -108,18 +173,21 @@ class NodeSchema:
         kinds = {kind: dict(inputs) for kind, inputs in _kinds(raw).items()}
         for inputs in kinds.values():
             for name, spec in inputs.items():
-                if _is_mapped(class_type, name) or upload_of(spec) is not None:
-                    inputs[name] = _emptied(spec, sentinels_of(class_type, name))
+                if _is_mapped(class_type, name, self.folders) or upload_of(spec) is not None:
+                    inputs[name] = _emptied(spec, self.folders.sentinels(class_type, name))
         return {**raw, "input": kinds}
 
 
-def is_file_input(class_type: str, name: str, spec: InputSpec) -> bool:
-    """Whether the input names files of the server: models by the folder map, or uploads."""
-    return spec.upload is not None or _is_mapped(class_type, name)
+def is_file_input(class_type: str, name: str, spec: InputSpec, *, folders: FolderMap | None = None) -> bool:
+    """Whether the input names files of the server: models by the folder map, or uploads.
+
+    `folders`: the map of the schema that is asked; the shipped one by default.
+    """
+    return spec.upload is not None or _is_mapped(class_type, name, folders or FolderMap.shipped())
 
 
-def _is_mapped(class_type: str, name: str) -> bool:
-    return bool(folder_of(class_type, name)) or is_input_file(class_type, name)
+def _is_mapped(class_type: str, name: str, folders: FolderMap) -> bool:
+    return bool(folders.folders(class_type, name)) or folders.is_input_file(class_type, name)
 
 
 def _emptied(raw: Any, keep: tuple[str, ...]) -> Any:
@@ -161,10 +229,22 @@ def _kinds(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {kind: inputs for kind, inputs in raw["input"].items() if isinstance(inputs, Mapping)}
 
 
-def _specs_of(raw: Mapping[str, Any]) -> dict[str, InputSpec]:
-    kinds = raw.get("input", {})
-    return {
-        name: make_spec(name, spec, required=kind == "required")
-        for kind in ("required", "optional")
-        for name, spec in (kinds.get(kind) or {}).items()
-    }
+def _depends(specs: Iterable[InputSpec]) -> bool:
+    """Whether the inputs that there are depend on values; groups that grow have all of theirs always."""
+    return any(
+        spec.is_dynamic and (spec.type != AUTOGROW or any(part.is_dynamic for part in spec.parts.get("", ())))
+        for spec in specs
+    )
+
+
+def _expanded(specs: Mapping[str, InputSpec], values: Mapping[str, Any]) -> dict[str, InputSpec]:
+    found: dict[str, InputSpec] = {}
+    ahead = [*specs.values()][::-1]
+    while ahead:
+        spec = ahead.pop()
+        if spec.type != AUTOGROW:
+            found[spec.name] = spec
+        if spec.is_dynamic:
+            parts = spec.active_parts(unwrap(values.get(spec.name)), is_given=spec.name in values)
+            ahead.extend(reversed(parts))
+    return found

@@ -7,7 +7,6 @@ encodings than UTF-8, nesting and size beyond any workflow: each is a finding wi
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -28,6 +27,7 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ODD_TEXT = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 
 Path = tuple[str | int, ...]
@@ -45,7 +45,7 @@ class Flaw:
     def finding(self) -> Finding:
         """The flaw as people see it."""
         place = "".join(
-            f"[{step}]" if isinstance(step, int) else f".{shown_text(step)}" for step in self.path
+            f"[{step}]" if isinstance(step, int) else f".{shown_text(step[:60])}" for step in self.path
         )
         return error(self.code, f"{self.message} at ${place}", _REMEDIES[self.code])
 
@@ -56,6 +56,8 @@ class _Bad:
 
     code: str
     message: str
+    instead: Any = None
+    """What a lenient parser would have made of it, when that is fit to be kept."""
 
 
 _REMEDIES = {
@@ -82,6 +84,9 @@ def strict_json(data: bytes, *, name: str) -> Any:
 def parse(data: bytes, *, name: str) -> tuple[Any, tuple[Flaw, ...]]:
     """Parse a JSON document; what can be placed comes as flaws, what cannot is raised.
 
+    Where a flaw is, the tree is mended, so that the rest can still be looked at: the last of duplicate
+    keys, null for a number that is none, U+FFFD for what is no character.
+
     Raises:
         Refused: too large, another encoding, too deep, or no JSON at all.
     """
@@ -94,9 +99,11 @@ def parse(data: bytes, *, name: str) -> tuple[Any, tuple[Flaw, ...]]:
         raise Refused(name, [error("bad_json", message, "export the file again")]) from exc
     except RecursionError as exc:
         raise Refused(name, [_too_deep()]) from exc
-    odd_text = _ODD_TEXT.search(data) is not None
-    flaws = tuple(_flaws(tree, odd_text=odd_text)) if bad or odd_text else ()
-    return tree, flaws
+    if not bad and not _ODD_TEXT.search(data):
+        return tree, ()
+    flaws: list[Flaw] = []
+    tree = _mended(tree, (), flaws)
+    return tree, tuple(flaws)
 
 
 def has_bom(data: bytes) -> bool:
@@ -144,7 +151,8 @@ def _hooks(bad: list[_Bad]) -> dict[str, Any]:
             seen: set[str] = set()
             for key, _ in items:
                 if key in seen:
-                    found[key] = note("duplicate_key", f"the key {_shown(key)} occurs twice")
+                    found[key] = _twice(key, found[key])
+                    bad.append(found[key])
                 seen.add(key)
         return found
 
@@ -165,20 +173,33 @@ def _hooks(bad: list[_Bad]) -> dict[str, Any]:
     }
 
 
-def _flaws(tree: Any, *, odd_text: bool) -> Iterator[Flaw]:
-    stack: list[tuple[Path, Any]] = [((), tree)]
-    while stack:
-        path, value = stack.pop()
-        if isinstance(value, _Bad):
-            yield Flaw(path, value.code, value.message)
-        elif isinstance(value, dict):
-            if odd_text:
-                yield from (Flaw(_safe((*path, key)), *odd) for key in value if (odd := text_flaw(key)))
-            stack.extend(((*path, key), item) for key, item in reversed(value.items()))
-        elif isinstance(value, list):
-            stack.extend(((*path, place), item) for place, item in reversed(list(enumerate(value))))
-        elif odd_text and isinstance(value, str) and (odd := text_flaw(value)):
-            yield Flaw(_safe(path), *odd)
+def _twice(key: str, last: Any) -> _Bad:
+    if isinstance(last, _Bad) and last.code == "duplicate_key":
+        return last
+    return _Bad("duplicate_key", f"the key {_shown(key)} occurs twice", last)
+
+
+def _mended(value: Any, path: Path, flaws: list[Flaw]) -> Any:
+    """The value without its flaws, which are listed in the order of the file. Nesting is bounded."""
+    if isinstance(value, _Bad):
+        flaws.append(Flaw(path, value.code, value.message))
+        return _mended(value.instead, path, flaws)
+    if isinstance(value, dict):
+        return {
+            _mended_text(key, (*path, key), flaws): _mended(item, (*path, key), flaws)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_mended(item, (*path, place), flaws) for place, item in enumerate(value)]
+    return _mended_text(value, path, flaws) if isinstance(value, str) else value
+
+
+def _mended_text(text: str, path: Path, flaws: list[Flaw]) -> str:
+    odd = text_flaw(text)
+    if odd is None:
+        return text
+    flaws.append(Flaw(_safe(path), *odd))
+    return _SURROGATE.sub("\ufffd", text).replace("\0", "\ufffd")
 
 
 def is_unicode(text: str) -> bool:

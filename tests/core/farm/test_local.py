@@ -18,6 +18,7 @@ from comfyfarm.errors import (
     NamesMissing,
     ServerUnreachable,
     UsageError,
+    WorkflowError,
 )
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, exit_code
@@ -454,17 +455,29 @@ async def test_earlier_jobs_keep_their_input_files_when_a_batch_grows(project: A
 
 async def test_every_missing_input_file_is_named_at_once(project: Any, serving: Serving) -> None:
     served = serving()
-    for name in ("a", "b", "../escapes"):
-        project.write(f"{Path(name).name}.json", inverted(f"{name}.png"))
+    for name in ("a", "b"):
+        project.write(f"{name}.json", inverted(f"{name}.png"))
     jobs = project.root / "jobs.jsonl"
-    jobs.write_text("".join(f'{{"workflow": "{name}.json"}}\n' for name in ("a", "b", "escapes")))
+    jobs.write_text("".join(f'{{"workflow": "{name}.json"}}\n' for name in ("a", "b")))
 
     with pytest.raises(AssetsMissing) as caught:
         await project.render(project.request(jobs))
 
-    assert [name.partition(" ")[0] for name in caught.value.names] == ["a.png", "b.png", "../escapes.png"]
+    assert [name.partition(" ")[0] for name in caught.value.names] == ["a.png", "b.png"]
     assert "--inputs" in str(caught.value)
     assert served.prompts == []
+
+
+async def test_an_input_file_outside_of_its_folder_is_refused(project: Any, serving: Serving) -> None:
+    served = serving()
+    (project.root.parent / "escapes.png").write_bytes(b"a secret")
+    workflow = project.write("w.json", inverted("../escapes.png"))
+
+    with pytest.raises(WorkflowError, match="leads out of the folder of inputs"):
+        await project.render(project.request(workflow))
+
+    assert served.prompts == []
+    assert served.asked("POST /upload/image") == 0
 
 
 async def test_a_file_of_the_servers_own_is_not_looked_for_here(project: Any, serving: Serving) -> None:

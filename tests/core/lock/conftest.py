@@ -20,7 +20,7 @@ class Samples:
         return CatalogueEntry(folder=folder, path=path, sha256=self.sha(content), size=len(content), **more)
 
     def catalogue(self, *entries: CatalogueEntry) -> Catalogue:
-        return collect(entries, name="catalogue")
+        return collect(entries)
 
     def reference(
         self, folder: str | None, path: str, *, kind: Kind = Kind.FILE, node: str = "4", active: bool = True

@@ -36,6 +36,14 @@ def test_every_model_is_listed_with_its_content(tmp_path: Path) -> None:
     assert found.entries[0].sources == (str(tmp_path / "checkpoints" / "a.safetensors"),)
 
 
+def test_comfyuis_own_folder_means_the_models_in_it(tmp_path: Path) -> None:
+    put(tmp_path, "folder_paths.py")
+    put(tmp_path, "input/picture.png")
+    put(tmp_path, "models/vae/a.pt")
+
+    assert [(e.folder, e.path) for e in catalogue_from_dir(tmp_path).entries] == [("vae", "a.pt")]
+
+
 def test_what_is_no_model_is_passed_over(tmp_path: Path) -> None:
     for name in (
         "top.safetensors",
@@ -59,6 +67,51 @@ def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
     (models / "loras" / "round").symlink_to(models / "loras")
 
     assert [entry.path for entry in catalogue_from_dir(models).entries] == ["link.safetensors"]
+
+
+def test_a_link_to_a_folder_beside_it_has_names_of_its_own(tmp_path: Path) -> None:
+    put(tmp_path, "loras/one/a.pt")
+    (tmp_path / "loras" / "two").symlink_to(tmp_path / "loras" / "one")
+
+    assert [entry.path for entry in catalogue_from_dir(tmp_path).entries] == ["one/a.pt", "two/a.pt"]
+
+
+def test_of_one_name_in_two_folders_the_first_counts_as_for_comfyui(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for folder in ("clip", "text_encoders", "diffusion_models", "unet"):
+        put(tmp_path, f"{folder}/x.pt", folder.encode())
+    found = catalogue_from_dir(tmp_path)
+
+    assert [entry.folder for entry in found.entries] == ["unet", "text_encoders"]
+    assert "clip/x.pt is hidden from ComfyUI by" in caplog.text
+
+
+def test_only_what_is_wanted_is_hashed_and_the_rest_is_known_by_name(tmp_path: Path) -> None:
+    wanted, other = put(tmp_path, "unet/a.pt"), put(tmp_path, "unet/b.pt", b"other")
+    seen: list[str] = []
+    found = catalogue_from_dir(
+        tmp_path,
+        progress=lambda file, _done, _total: seen.append(file),
+        wants=lambda folder, path: (folder, path) == ("unet", "a.pt"),
+    )
+
+    assert [entry.path for entry in found.entries] == ["a.pt"]
+    assert found.others == ("diffusion_models/b.pt",)
+    assert seen == [str(wanted)]
+    assert str(other) not in seen
+
+
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_empty(tmp_path: Path) -> None:
+    put(tmp_path, "loras/sub/a.pt")
+    (tmp_path / "loras" / "sub").chmod(0)
+    try:
+        if os.access(tmp_path / "loras" / "sub", os.R_OK):
+            pytest.skip("this user may read everything")
+        with pytest.raises(CatalogueError, match="cannot be read"):
+            catalogue_from_dir(tmp_path)
+    finally:
+        (tmp_path / "loras" / "sub").chmod(0o755)
 
 
 def test_a_file_is_hashed_once_and_again_when_it_has_changed(tmp_path: Path) -> None:

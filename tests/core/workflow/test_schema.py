@@ -102,3 +102,36 @@ def test_files_are_not_in_the_digest_and_classes_are() -> None:
 def test_what_is_no_schema_is_refused(data: bytes) -> None:
     with pytest.raises(Refused, match="/object_info"):
         NodeSchema.from_object_info(data, name="x")
+
+
+def test_a_schema_that_was_used_can_be_pickled_and_answers_alike(schema: NodeSchema) -> None:
+    used = [schema.inputs(name) for name in ("ImageCropV2", "ResizeImageMaskNode", "CurveEditor")]
+    twin = pickle.loads(pickle.dumps(schema))  # noqa: S301
+
+    assert [twin.inputs(name) for name in ("ImageCropV2", "ResizeImageMaskNode", "CurveEditor")] == used
+    assert (twin.name, twin.live, twin.sha256) == (schema.name, schema.live, schema.sha256)
+
+
+def test_the_same_answer_under_two_names_is_read_once() -> None:
+    data = json.dumps(server_answer("a")).encode()
+    first = NodeSchema.from_object_info(data, name="http://a", live=True)
+    second = NodeSchema.from_object_info(data, name="saved.json")
+
+    assert first.inputs("Odd") is second.inputs("Odd")
+    assert [(one.name, one.live) for one in (first, second)] == [("http://a", True), ("saved.json", False)]
+
+
+def test_outputs_that_are_lists_of_options_are_known() -> None:
+    schema = NodeSchema.from_object_info(server_answer(), name="s")
+
+    assert schema.outputs("Odd") == ("COMBO", "*")
+    assert schema.output_choices("Odd", 0) == ("x", "y")
+    assert schema.output_choices("Odd", 1) is None
+    assert schema.output_choices("Odd", 2) is None
+    assert schema.output_choices("Nobody", 0) is None
+
+
+def test_paid_services_are_known(schema: NodeSchema) -> None:
+    assert schema.needs_account("GeminiNodeV2")
+    assert not schema.needs_account("KSampler")
+    assert not schema.needs_account("Nobody")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from comfyfarm.errors import WorkflowError
 from comfyfarm.workflow.findings import Refused
-from comfyfarm.workflow.strict import LIMIT_BYTES, MAX_DEPTH, strict_json
+from comfyfarm.workflow.strict import LIMIT_BYTES, MAX_DEPTH, parse, strict_json
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 JSON = st.recursive(
@@ -108,3 +108,39 @@ def test_any_near_json_is_read_or_refused(text: str) -> None:
     except WorkflowError:
         return
     assert value == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "mended"),
+    [
+        (b'{"a":1,"a":[2],"a":3}', {"a": 3}),
+        (b'{"a":1,"a":{"b":NaN,"c":4}}', {"a": {"b": None, "c": 4}}),
+        (b'{"a":[1e999,-Infinity,5]}', {"a": [None, None, 5]}),
+        (b'["x\\ud800","\\udfff\\u0000"]', ["x\ufffd", "\ufffd\ufffd"]),
+        (b'{"\\ud800":1}', {"\ufffd": 1}),
+        (b"[" + b"9" * 401 + b",1]", [None, 1]),
+    ],
+)
+def test_what_has_flaws_is_mended_so_that_the_rest_can_be_read(data: bytes, mended: Any) -> None:
+    tree, flaws = parse(data, name="f")
+
+    assert flaws
+    assert tree == mended
+    assert json.loads(json.dumps(tree, allow_nan=False)) == mended
+
+
+def test_a_long_key_is_cut_in_messages() -> None:
+    assert len(str(refusal(b'{"' + b"k" * 100_000 + b'":NaN}'))) < 500
+
+
+def test_many_flaws_are_told_in_time() -> None:
+    _, flaws = parse(b"[" + b"NaN," * 50_000 + b"1]", name="f")
+
+    assert len(flaws) == 50_000
+
+
+def test_nesting_at_the_limit_is_read_with_flaws_in_it() -> None:
+    data = b"[" * MAX_DEPTH + b"NaN" + b"]" * MAX_DEPTH
+
+    assert [flaw.code for flaw in parse(data, name="f")[1]] == ["non_finite"]
+    assert refusal(b"[" + data + b"]").findings[0].code == "too_deep"

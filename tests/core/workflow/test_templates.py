@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from comfyfarm.workflow.check import preflight
 from comfyfarm.workflow.prefix import expected_outputs, with_output_prefix
+from comfyfarm.workflow.preflight import preflight
 from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.references import find_references
 from comfyfarm.workflow.schema import NodeSchema

@@ -1,0 +1,47 @@
+"""`comfyfarm convert FILE`: the API graph of a workflow of any format, on stdout."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.schema_option import load_schema, schema_options
+from comfyfarm.cli.workflow_files import read_file
+from comfyfarm.workflow.findings import Severity, has_errors
+from comfyfarm.workflow.reader import Editor, Reading, read
+
+
+@click.command("convert")
+@click.argument("file", metavar="FILE")
+@schema_options
+@click.option(
+    "--editor",
+    type=click.Choice(["1.45", "1.58"]),
+    default="1.58",
+    show_default=True,
+    help="Which editor to follow where a subgraph and its instance hold different values.",
+)
+@ends_with_exit_code
+def command(file: str, schema: str | None, schema_from: str | None, editor: Editor) -> None:
+    """Print the API graph of a workflow, as the editor's "Export (API)" makes it.
+
+    A file in API format passes unchanged. Exit 1 when something is wrong; the graph is printed then, too.
+    """
+    data = read_file(file)
+    reading = read(data, name=file, schema=load_schema(schema, schema_from), editor=editor)
+    click.echo(json.dumps(_graph(reading, data), ensure_ascii=False, indent=2))
+    for found in reading.findings:
+        if found.severity is not Severity.INFO:
+            say(f"{found.severity}: {file}: {found}")
+    sys.exit(1 if has_errors(reading.findings) else 0)
+
+
+def _graph(reading: Reading, data: bytes) -> dict[str, Any]:
+    """The graph; of a file that is one, each node as it stands there, what reading mends included."""
+    graph = reading.workflow.to_api()
+    if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return graph
+    tree: dict[str, Any] = json.loads(data)
+    return {key: tree[key] for key in graph} if graph.keys() <= tree.keys() else graph

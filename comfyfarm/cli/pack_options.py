@@ -1,0 +1,162 @@
+"""Options that say where node packs are known from, what was chosen, and what the Python environment is."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from comfyfarm.addresses import expanded, is_address, read_bytes
+from comfyfarm.errors import CatalogueError
+
+if TYPE_CHECKING:  # read when an option asks for it
+    from comfyfarm.lock.project_file import ProjectFile
+    from comfyfarm.workflow.packs.index import PackIndex
+
+logger = logging.getLogger(__name__)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_LIMIT_BYTES = 256 * 1024 * 1024
+_MANAGER_TIMEOUT_S = 60.0  # it looks into every checkout
+_MANAGER_ROUTES = (
+    ("/v2/customnode/installed", "/customnode/installed"),
+    ("/v2/snapshot/get_current", "/snapshot/get_current"),
+)
+"""Folders with their versions, then addresses with commits; each under its new and its old name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPacks:
+    """What the options below give."""
+
+    index: "PackIndex"
+    project: "ProjectFile"
+
+
+def pack_options(function: Function) -> Function:
+    """Parameters `node_map` (a tuple), `custom_nodes`, `host_packs`, `config`, for `known_packs`."""
+    options = (
+        click.option(
+            "--node-map",
+            multiple=True,
+            metavar="FILE|WHEEL",
+            help="Which pack has which node class: ComfyUI-Manager's class map, or its wheel. Repeatable.",
+        ),
+        click.option(
+            "--custom-nodes", metavar="DIR", help="Checkouts of node packs, such as ComfyUI/custom_nodes."
+        ),
+        click.option(
+            "--host-packs", metavar="FILE", help="A host's packs: a snapshot, or its /customnode/installed."
+        ),
+        click.option(
+            "--config", metavar="FILE", help="Choices and policy (default: the nearest comfyfarm.toml)."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def online_pack_options(function: Function) -> Function:
+    """Parameters `registry` and `ask_remotes`, for `comfyfarm.lock.online_packs.resolve_online`."""
+    function = click.option(
+        "--ask-remotes", is_flag=True, help="Ask repositories of node packs which commit a release is."
+    )(function)
+    return click.option(
+        "--registry", metavar="URL", help="Ask this registry of node packs which repository an id means."
+    )(function)
+
+
+def known_packs(
+    node_map: tuple[str, ...],
+    custom_nodes: str | None,
+    host_packs: str | None,
+    *,
+    project: "ProjectFile",
+    schema_from: str | None = None,
+) -> KnownPacks:
+    """What `known_index` gives, together with a project file that has been read."""
+    return KnownPacks(known_index(node_map, custom_nodes, host_packs, schema_from=schema_from), project)
+
+
+def known_index(
+    node_map: tuple[str, ...],
+    custom_nodes: str | None,
+    host_packs: str | None,
+    *,
+    schema_from: str | None = None,
+) -> "PackIndex":
+    """Read what the options name; of a server (`schema_from`) ask which packs it has.
+
+    Raises:
+        InputError: a file cannot be read.
+        UsageError: the folder cannot be read.
+        ServerUnreachable: the server does not answer.
+    """
+    from comfyfarm.workflow.packs.index import PackIndex, merged
+
+    parts: list[PackIndex] = []
+    if custom_nodes is not None:
+        from comfyfarm.lock.checkouts import read_checkouts
+
+        parts.append(read_checkouts(expanded(Path(custom_nodes))))
+    if host_packs is not None:
+        from comfyfarm.lock.host_packs import read_host_packs
+
+        parts.append(read_host_packs(read_bytes(host_packs, limit_bytes=_LIMIT_BYTES), name=host_packs))
+    if schema_from is not None:
+        parts.extend(asyncio.run(_asked(schema_from)))
+    if node_map:
+        from comfyfarm.lock.node_map import read_node_map
+
+        parts.extend(
+            read_node_map(read_bytes(name, limit_bytes=_LIMIT_BYTES), name=name) for name in node_map
+        )
+    return merged(parts) if parts else PackIndex()
+
+
+async def _asked(url: str) -> "list[PackIndex]":
+    """What ComfyUI-Manager says on that server, where it has one."""
+    from comfyfarm.comfy.client import ComfyClient
+    from comfyfarm.lock.host_packs import read_host_packs
+
+    found: list[PackIndex] = []
+    async with ComfyClient(url) as client:
+        for routes in _MANAGER_ROUTES:
+            for route in routes:
+                data = await client.other_route(route, timeout_s=_MANAGER_TIMEOUT_S)
+                if data is not None:
+                    try:
+                        found.append(read_host_packs(data, name=f"{client.shown_url}{route}"))
+                        break
+                    except CatalogueError as exc:
+                        logger.warning("%s", exc)
+    return found
+
+
+def load_project(config: str | None, workflow: str | None = None) -> "ProjectFile":
+    """The project file that `--config` names; else the nearest one above the workflow; else an empty one.
+
+    A workflow at an address has none above it: the current folder's counts then.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    from comfyfarm.lock.project_file import (
+        PROJECT_LIMIT_BYTES,
+        ProjectFile,
+        find_project_file,
+        read_project_file,
+    )
+
+    if config is not None:
+        return read_project_file(read_bytes(config, limit_bytes=PROJECT_LIMIT_BYTES), name=config)
+    is_path = workflow is not None and not is_address(workflow)
+    found = find_project_file(Path(workflow if is_path and workflow is not None else "."))
+    if found is None:
+        return ProjectFile()
+    return read_project_file(read_bytes(str(found), limit_bytes=PROJECT_LIMIT_BYTES), name=str(found))

@@ -1,0 +1,42 @@
+"""The workflow files that a command was given: opened by name, folders looked through."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from comfyfarm.addresses import is_address, read_bytes
+from comfyfarm.cli.edge import say
+from comfyfarm.workflow.carriers import SUFFIXES
+
+LIMIT_BYTES = 1 << 30
+"""A video may be so large; how much JSON is too much, the reader says itself."""
+
+
+def read_file(name: str) -> bytes:
+    """The bytes of a workflow file.
+
+    Raises:
+        InputError: there is no such file, it cannot be read, or it is larger than `LIMIT_BYTES`.
+        TryLater: the address did not answer.
+    """
+    return read_bytes(name, limit_bytes=LIMIT_BYTES)
+
+
+def listed(names: tuple[str, ...]) -> Iterator[str]:
+    """The names, with folders replaced by the workflow and media files in them, in order of their paths."""
+    for name in names:
+        if is_address(name) or not Path(name).is_dir():
+            yield name
+            continue
+        found = sorted(str(path) for path in Path(name).rglob("*") if _may_hold(path))
+        if not found:
+            say(f"{name}: no .json file in it, and no picture, video or sound")
+        yield from found
+
+
+def is_media(name: str) -> bool:
+    """Whether the name is that of a picture, video or sound, which may hold a workflow or not."""
+    return Path(name).suffix.lower() in SUFFIXES
+
+
+def _may_hold(path: Path) -> bool:
+    return (path.suffix.lower() == ".json" or is_media(path.name)) and path.is_file()

@@ -1,0 +1,173 @@
+"""Whether the files of a lock are where they should be, as they should be, and are all that is needed."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from comfyfarm.addresses import is_address, mask
+from comfyfarm.errors import TryLater
+from comfyfarm.lock.hash_store import HashStore
+from comfyfarm.lock.listing import Catalogue
+from comfyfarm.lock.lockfile import Lock, LockedModel
+from comfyfarm.lock.resolve import Unresolved, pin
+from comfyfarm.workflow.findings import Finding, Severity, error, info, warning
+from comfyfarm.workflow.folders import modern
+from comfyfarm.workflow.packs.pack import Pack
+from comfyfarm.workflow.packs.urls import repo_key, repo_url
+from comfyfarm.workflow.references import References
+from comfyfarm.workflow.schema import NodeSchema
+
+SizeAt = Callable[[str], int | None]
+"""Size in bytes of what lies at an address; None when there is nothing. Raises `TryLater`, too."""
+
+SILENT = "source_silent"
+"""Code of a source that gave no answer: the same call may succeed later."""
+_REMEDY = "bring the file back, or look the name up anew: comfyfarm lock update"
+
+
+def check_sources(lock: Lock, *, size_at: SizeAt, hashes: HashStore) -> Iterator[Finding]:
+    """Every source that the lock names: files of this machine by their bytes, addresses by their size."""
+    for model in lock.models:
+        if not model.sources:
+            message = f"{_title(model)} has no source; a mirror must have it"
+            yield warning("no_source", message, "name the mirror with --mirror, or make the lock again")
+        each = [list(_source(model, source, size_at, hashes)) for source in model.sources]
+        is_there = not all(each)
+        for finding in (finding for findings in each for finding in findings):
+            quiet = finding.code == SILENT and is_there  # another source has the file: that is enough
+            yield finding.model_copy(update={"severity": Severity.WARNING}) if quiet else finding
+
+
+def check_models_folder(lock: Lock, found: Catalogue, *, name: str) -> Iterator[Finding]:
+    """A models folder, read as a catalogue: each locked name must have the locked content."""
+    for model in lock.models:
+        entries = found.candidates(model.folder, model.path)
+        if not entries:
+            yield _missing(model, f"{name} does not have it")
+        elif entries[0].sha256 != model.sha256:
+            yield _differs(model, f"{name} has {entries[0].sha256[:12]}… of {entries[0].size} bytes")
+
+
+def check_blobs(lock: Lock, *, name: str, size_at: SizeAt, hashes: HashStore | None) -> Iterator[Finding]:
+    """A mirror or cache, by its blobs: by their bytes where they are files of this machine, else by size.
+
+    `size_at` takes a SHA-256 here; `hashes` is None for a place that is elsewhere, and `name` its address.
+    """
+    for model in {model.sha256: model for model in lock.models}.values():
+        if hashes is not None:
+            yield from _file(model, Path(name) / "sha256" / model.sha256[:2] / model.sha256, hashes)
+            continue
+        try:
+            size = size_at(model.sha256)
+        except TryLater as exc:
+            yield _silent(model, str(exc))
+            return
+        if size is None:
+            yield _missing(model, f"{mask(name)} does not have it")
+        elif size != model.size:
+            yield _differs(model, f"{mask(name)} has {size} bytes of it")
+
+
+def check_cover(
+    lock: Lock, workflows: Iterable[tuple[str, References]], *, lock_name: str
+) -> Iterator[Finding]:
+    """Whether the lock pins all that these workflows need, and nothing that none of them does."""
+    used: set[tuple[str, str]] = set()
+    whole = True
+    for name, references in ((mask(name), references) for name, references in workflows):
+        try:
+            pinned = pin(references, lock, workflow=name, lock_name=lock_name)
+        except Unresolved as exc:
+            whole = False
+            yield from exc.findings
+            remedy = f"run `comfyfarm lock {name} --catalog CATALOGUE -o {lock_name}`"
+            for one in exc.names:
+                yield error("not_locked", f"{name} needs {one}, which is not locked", remedy)
+        else:
+            used |= {(modern(model.folder), model.path) for model in pinned}
+    for model in lock.models if whole else ():
+        if (modern(model.folder), model.path) not in used:
+            yield info("unused_pin", f"no workflow needs {_title(model)}", "make the lock again without it")
+
+
+def check_packs(lock: Lock, needed: Iterable[Pack], *, workflow: str) -> Iterator[Finding]:
+    """Whether the lock has the node packs of a workflow, at the commits that its file names."""
+    pinned = {repo_key(repo_url(pack.url) or pack.url): pack for pack in lock.packs}
+    known = {item.name for item in lock.missing}
+    for row in {row.url: row for row in needed if row.url is not None}.values():
+        pack = pinned.get(repo_key(row.url or ""))
+        if pack is None and row.pack not in known:
+            message = f"{workflow} needs the node pack {row.url}, which is not locked"
+            yield error("not_locked", message, "make the lock again")
+        elif pack is not None and row.commit not in {None, pack.commit}:
+            message = f"{workflow} was saved with {row.url} at {row.commit}, and {pack.commit} is locked"
+            yield warning(
+                "pack_differs", message, "try the workflow with the locked one, or make the lock again"
+            )
+
+
+def check_schema(lock: Lock, schema: NodeSchema) -> Iterator[Finding]:
+    """Whether the node classes are those that the lock was made with."""
+    if lock.schema_sha256 is not None and lock.schema_sha256 != schema.sha256:
+        message = f"the lock was made with other node classes than those of {schema.name}"
+        yield warning(
+            "schema_differs", message, "check the workflows against these classes: comfyfarm preflight"
+        )
+
+
+def local_path(source: str) -> Path | None:
+    """The file of this machine that a source names; None for an address elsewhere."""
+    if not is_address(source):
+        return Path(source)
+    parts = urlsplit(source)
+    return Path(unquote(parts.path)) if parts.scheme.lower() == "file" else None
+
+
+def _source(model: LockedModel, source: str, size_at: SizeAt, hashes: HashStore) -> Iterator[Finding]:
+    path = local_path(source)
+    return _sized(model, source, size_at) if path is None else _file(model, path, hashes)
+
+
+def _file(model: LockedModel, path: Path, hashes: HashStore) -> Iterator[Finding]:
+    try:
+        size = path.stat().st_size
+        if size != model.size:
+            yield _differs(model, f"{path} has {size} bytes")
+            return
+        sha256, _ = hashes.of(path)
+    except FileNotFoundError:
+        yield _missing(model, f"{path} is not there")
+    except OSError as exc:
+        yield _missing(model, f"{path} cannot be read ({exc.strerror})")
+    else:
+        if sha256 != model.sha256:
+            yield _differs(model, f"{path} has the content {sha256[:12]}…")
+
+
+def _sized(model: LockedModel, source: str, size_at: SizeAt) -> Iterator[Finding]:
+    try:
+        size = size_at(source)
+    except TryLater as exc:
+        yield _silent(model, str(exc))
+        return
+    if size is None:
+        yield _missing(model, f"{mask(source)} is not there")
+    elif size != model.size:
+        yield _differs(model, f"{mask(source)} has {size} bytes")
+
+
+def _missing(model: LockedModel, what: str) -> Finding:
+    return error("file_missing", f"{_title(model)}: {what}", _REMEDY)
+
+
+def _differs(model: LockedModel, what: str) -> Finding:
+    pinned = f"{model.sha256[:12]}… of {model.size} bytes is locked"
+    return error("content_differs", f"{_title(model)}: {what}, and {pinned}", _REMEDY)
+
+
+def _silent(model: LockedModel, what: str) -> Finding:
+    return error(SILENT, f"{_title(model)}: {what}", "try again later")
+
+
+def _title(model: LockedModel) -> str:
+    return f"{model.folder}/{model.path}"

@@ -1,0 +1,213 @@
+"""What a lock costs a host before anything is fetched or rented: bytes, disk, node packs, VRAM.
+
+A plan that cannot be has findings of severity error: the caller refuses before the first byte comes.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
+
+from comfyfarm.ids import Sha256
+from comfyfarm.lock.lockfile import Lock, LockedModel, LockedPack
+from comfyfarm.plan.vram import VramEstimate, estimate_vram
+from comfyfarm.workflow.findings import Finding, error, has_errors, info, warning
+from comfyfarm.workflow.packs.urls import repo_key, repo_url
+
+_DISK_RESERVE_BYTES = 1 << 30  # below this, ComfyUI's own outputs may not find room
+_SHOWN = 5
+
+
+class HostFacts(BaseModel):
+    """What a host has; None is not known, and is not held against it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = "this host"
+    cached: frozenset[Sha256] = frozenset()
+    """Contents that are in its cache, whole."""
+    cache_bytes: NonNegativeInt = 0
+    """Of everything in its cache."""
+    quota_bytes: NonNegativeInt | None = None
+    """Of its cache."""
+    disk_free_bytes: NonNegativeInt | None = None
+    """Where its cache lies."""
+    vram_bytes: NonNegativeInt | None = None
+    """Of its largest GPU, all of it: what is in it now can be unloaded."""
+    packs: Mapping[str, str | None] | None = None
+    """Commit by repository of the node packs that it has; None where the commit is not known."""
+    comfyui: str | None = None
+    foreign: tuple[str, ...] = ()
+    """`folder/path` of files that are not ours and lie where the lock's models would be linked."""
+
+
+class PackChange(BaseModel):
+    """A node pack to install, or to bring to another commit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    url: str
+    commit: str
+    installed: str | None = None
+    """The commit that the host has now; None where it has none, or does not say which."""
+
+
+class HostPlan(BaseModel):
+    """What has to happen on a host for a lock, and why it cannot, if it cannot."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str
+    fetch: tuple[Sha256, ...]
+    """Contents to fetch, each once, largest first."""
+    fetch_bytes: NonNegativeInt
+    reuse_bytes: NonNegativeInt
+    """Of the lock's files that are in the cache already."""
+    evict_bytes: NonNegativeInt
+    """That have to leave the cache to keep within its quota."""
+    install: tuple[PackChange, ...]
+    change: tuple[PackChange, ...]
+    vram: VramEstimate
+    findings: tuple[Finding, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not has_errors(self.findings)
+
+
+def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
+    """What a host has to fetch and install for a lock, and whether that fits.
+
+    Refused, as findings of severity error: `disk_full`, `quota_short`, `vram_short`, `foreign_file`.
+    A file counts once, however many names it has.
+    """
+    wanted = {model.sha256: model for model in lock.models}
+    absent = sorted(
+        (model for model in wanted.values() if model.sha256 not in host.cached),
+        key=lambda model: (-model.size, model.sha256),
+    )
+    whole = sum(model.size for model in wanted.values())
+    fetch_bytes = sum(model.size for model in absent)
+    evict = _evict_bytes(host, fetch_bytes)
+    install, change = _packs(lock, host)
+    vram = estimate_vram(lock.models)
+    findings = (
+        *_disk(host, fetch_bytes, min(evict, host.cache_bytes - (whole - fetch_bytes))),
+        *_quota(host, whole),
+        *_sources(absent),
+        *_foreign(host),
+        *_vram(host, vram),
+        *_differences(lock, host),
+    )
+    return HostPlan(
+        host=host.name,
+        fetch=tuple(model.sha256 for model in absent),
+        fetch_bytes=fetch_bytes,
+        reuse_bytes=whole - fetch_bytes,
+        evict_bytes=evict,
+        install=install,
+        change=change,
+        vram=vram,
+        findings=findings,
+    )
+
+
+def _evict_bytes(host: HostFacts, fetch_bytes: int) -> int:
+    return 0 if host.quota_bytes is None else max(0, host.cache_bytes + fetch_bytes - host.quota_bytes)
+
+
+def _disk(host: HostFacts, fetch_bytes: int, evict_bytes: int) -> Iterator[Finding]:
+    if host.disk_free_bytes is None or not fetch_bytes:
+        return
+    left = host.disk_free_bytes + max(evict_bytes, 0) - fetch_bytes
+    if left < 0:
+        yield error(
+            "disk_full",
+            f"{shown(fetch_bytes)} have to be fetched, and the disk of {host.name} has "
+            f"{shown(host.disk_free_bytes)} free",
+            "evict from the cache, or give --cache on a larger disk",
+        )
+    elif left < _DISK_RESERVE_BYTES:
+        message = f"after fetching {shown(fetch_bytes)}, {host.name} has {shown(left)} of disk left"
+        yield warning("disk_tight", message, "leave room for what is rendered")
+
+
+def _quota(host: HostFacts, whole_bytes: int) -> Iterator[Finding]:
+    if host.quota_bytes is not None and whole_bytes > host.quota_bytes:
+        message = (
+            f"the lock's files are {shown(whole_bytes)}, and the cache may hold {shown(host.quota_bytes)}"
+        )
+        yield error("quota_short", message, "raise the cache's quota")
+
+
+def _sources(absent: list[LockedModel]) -> Iterator[Finding]:
+    for model in absent:
+        if not model.sources:
+            message = f"{model.folder}/{model.path} is not here, and the lock has no source of it"
+            yield warning("no_source", message, "fetch with --mirror, or make the lock again with a source")
+
+
+def _foreign(host: HostFacts) -> Iterator[Finding]:
+    if host.foreign:
+        more = f" and {len(host.foreign) - _SHOWN} more" if len(host.foreign) > _SHOWN else ""
+        message = (
+            f"files that are not ours lie where models should go: {', '.join(host.foreign[:_SHOWN])}{more}"
+        )
+        yield error("foreign_file", message, "move them away: they are never overwritten")
+
+
+def _vram(host: HostFacts, vram: VramEstimate) -> Iterator[Finding]:
+    if host.vram_bytes is not None and vram.bytes > host.vram_bytes:
+        yield error(
+            "vram_short",
+            f"an estimated {shown(vram.bytes)} of VRAM are needed at once ({', '.join(vram.models)}), and "
+            f"{host.name} has {shown(host.vram_bytes)}",
+            "use a larger GPU or smaller weights; with --lowvram servers may manage, slower: then pass "
+            "--vram-gb 0, which checks none",
+        )
+    for name in vram.unknown:
+        message = f"{name} says nothing of its weights; its size is taken"
+        yield info("vram_by_size", message, "lock it as .safetensors for a better estimate")
+
+
+def _packs(lock: Lock, host: HostFacts) -> tuple[tuple[PackChange, ...], tuple[PackChange, ...]]:
+    if host.packs is None:
+        return tuple(_change(pack) for pack in lock.packs), ()
+    here = {_repo(url): commit for url, commit in host.packs.items()}
+    install = tuple(_change(pack) for pack in lock.packs if _repo(pack.url) not in here)
+    change = tuple(
+        _change(pack, here[_repo(pack.url)])
+        for pack in lock.packs
+        if here.get(_repo(pack.url), pack.commit) != pack.commit
+    )
+    return install, change
+
+
+def _repo(url: str) -> str:
+    return repo_key(repo_url(url) or url)
+
+
+def _change(pack: LockedPack, installed: str | None = None) -> PackChange:
+    return PackChange(name=pack.name, url=pack.url, commit=pack.commit, installed=installed)
+
+
+def _differences(lock: Lock, host: HostFacts) -> Iterator[Finding]:
+    for item in lock.missing:
+        message = f"the lock does not pin {item.kind} {item.name}: {item.reason}"
+        yield warning("not_pinned", message, "see that the host has it, and what it needs")
+    if None not in {lock.comfyui, host.comfyui} and not _same_version(str(lock.comfyui), str(host.comfyui)):
+        message = f"the lock was made for ComfyUI {lock.comfyui}, and {host.name} has {host.comfyui}"
+        yield warning("comfyui_differs", message, "install that version, or make the lock again")
+
+
+def _same_version(one: str, other: str) -> bool:
+    """`0.27` stands for every `0.27.x`; a `v` in front says nothing."""
+    parts = [text.removeprefix("v").split(".") for text in (one, other)]
+    length = min(map(len, parts))
+    return parts[0][:length] == parts[1][:length]
+
+
+def shown(size_bytes: int) -> str:
+    """A number of bytes for people."""
+    return f"{size_bytes / 2**30:.2f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.1f} MiB"

@@ -1,0 +1,87 @@
+"""An input that names a model, as the tables of loaders say it in a short form.
+
+`loras@3` is a file of the folder `loras`, and the fourth widget of the node; `vae@9+3` the tenth
+widget for the first number and every third from there; `a|b` is one of several folders.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+_SHORT = re.compile(r"(?P<mark>~?)(?P<keys>[^@/]*)(?P<tree>/?)(?:@(?P<at>\d+)(?:\+(?P<step>\d+))?)?")
+
+
+class Role(StrEnum):
+    """What the value of such an input is."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    """A directory, unless it ends like a file."""
+    HUB = "hub"
+    """A repository of a model hub, fetched when the node runs."""
+    FETCHED = "fetched"
+    """A file that the pack fetches for itself into a folder of its own."""
+    PRESET = "preset"
+    """A choice that stands for files by their names' patterns."""
+    EDITOR = "editor"
+    """A file that the editor writes into a text; the node itself does not look at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInput:
+    """One input that names a model."""
+
+    role: Role
+    folders: tuple[str, ...] = ()
+    """The models-folder keys, the modern one first."""
+    place: int | None = None
+    """Its index among the node's widgets, counted from 0; of the first when there are several."""
+    step: int = 0
+    """Widgets between two of a numbered input."""
+
+    @classmethod
+    def read(cls, text: str, legacy: Mapping[str, str]) -> "FileInput":
+        """From the short form. `legacy` gives the key of today for an old one."""
+        match = _SHORT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"no input of a loader: {text!r}")
+        place = None if match["at"] is None else int(match["at"])
+        role = next((role for role in (Role.HUB, Role.FETCHED, Role.PRESET) if role == match["keys"]), None)
+        if role is not None:
+            return cls(role, (), place)
+        listed = match["keys"].split("|")
+        folders = tuple(dict.fromkeys((*(legacy.get(key, key) for key in listed), *listed)))
+        role = Role.EDITOR if match["mark"] else Role.DIRECTORY if match["tree"] else Role.FILE
+        return cls(role, folders, place, int(match["step"] or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Which of a node's numbered inputs count; the others keep what was once chosen in them."""
+
+    count: tuple[str, int | None] | None = None
+    """Input and widget index of how many count."""
+    on: tuple[str, int | None] | None = None
+    """Input and widget index of whether any counts."""
+    switch: tuple[str, int, int] | None = None
+    """Input, first widget index and step of a switch for each."""
+    unless_batch: tuple[str, int | None] | None = None
+    """Input and widget index of a mode; none counts when it says `Batch`."""
+
+    @classmethod
+    def read(cls, raw: Mapping[str, Sequence[Any]]) -> "Slots":
+        """From the table's form."""
+        return cls(**{key: tuple(value) for key, value in raw.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLoads:
+    """All that a map of folders knows of one class."""
+
+    inputs: Mapping[str, FileInput]
+    texts: Mapping[str, tuple[int, ...]]
+    slots: Slots
+    implicit: tuple[str | None] | None
+    shows: bool

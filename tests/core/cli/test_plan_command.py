@@ -1,0 +1,110 @@
+"""`comfyfarm plan`: the facts of this machine, held against a lock."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+Command = Callable[..., Result]
+Serving = Callable[..., Any]
+
+DATA = b"x" * 1000
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    """One model, one node pack."""
+    source = tmp_path / "source.pt"
+    source.write_bytes(DATA)
+    model = {
+        "folder": "vae", "path": "a/x.pt", "sha256": hashlib.sha256(DATA).hexdigest(), "size": len(DATA),
+        "sources": [str(source)],
+    }  # fmt: skip
+    pack = {"name": "One", "url": "https://github.com/me/One", "commit": "a" * 40}
+    file = tmp_path / "comfyfarm.lock"
+    file.write_text(json.dumps({"version": 1, "models": [model], "packs": [pack], "comfyui": "0.27"}))
+    return file
+
+
+def plan(command: Command, *words: object) -> tuple[int, dict[str, Any]]:
+    told = command("plan", *words, "--json")
+    return told.exit_code, json.loads(told.stdout)
+
+
+def codes(raw: dict[str, Any]) -> list[str]:
+    return [finding["code"] for finding in raw["findings"] if finding["severity"] == "error"]
+
+
+def test_a_plan_says_what_has_to_come_until_it_has(command: Command, lock: Path) -> None:
+    code, before = plan(command, lock)
+    assert (code, before["fits"], before["fetch_bytes"], len(before["fetch"])) == (0, True, 1000, 1)
+    assert [pack["name"] for pack in before["install"]] == ["One"]
+    assert command("hydrate", "--lock", lock).exit_code == 0
+
+    code, after = plan(command, lock)
+    assert (code, after["fetch_bytes"], after["reuse_bytes"]) == (0, 0, 1000)
+
+
+def test_what_cannot_fit_is_exit_1_with_the_reason(command: Command, lock: Path) -> None:
+    for words, expected in (
+        (["--disk-gb", "0"], ["disk_full"]),
+        (["--vram-gb", "1"], ["vram_short"]),
+        (["--quota-gb", "0"], ["quota_short"]),
+        (["--vram-gb", "0"], []),
+        (["--disk-gb", "0", "--vram-gb", "0.5"], ["disk_full", "vram_short"]),
+    ):
+        code, raw = plan(command, lock, *words)
+        assert (code, codes(raw)) == (1 if expected else 0, expected)
+
+
+def test_a_plan_for_people_is_short(command: Command, lock: Path) -> None:
+    told = command("plan", lock)
+
+    assert told.exit_code == 0
+    assert "this host: fits" in told.stdout
+    assert "fetch   0.0 MiB in 1 files" in told.stdout
+    assert "install One at aaaaaaaaaaaa from https://github.com/me/One" in told.stdout
+    assert "VRAM    1.19 GiB at least, by estimate: vae/a/x.pt" in told.stdout
+
+
+def test_files_of_others_are_in_the_way_and_our_own_links_are_not(
+    command: Command, lock: Path, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    (models / "vae" / "a").mkdir(parents=True)
+    assert plan(command, lock, "--models-dir", models)[0] == 0
+    (models / "vae" / "a" / "x.pt").write_bytes(DATA)
+    code, raw = plan(command, lock, "--models-dir", models)
+    assert (code, codes(raw)) == (1, ["foreign_file"])
+    (models / "vae" / "a" / "x.pt").unlink()
+    assert command("hydrate", "--lock", lock, "--link-into", models).exit_code == 0
+    assert plan(command, lock, "--models-dir", models)[0] == 0
+    assert command("plan", lock, "--models-dir", tmp_path / "none").exit_code == 2
+
+
+def test_a_server_tells_its_gpu_and_version(command: Command, lock: Path, serving: Serving) -> None:
+    _, url = serving()
+    code, raw = plan(command, lock, "--server", url)
+
+    assert (code, codes(raw)) == (0, [])
+    assert command("plan", lock, "--server", "http://127.0.0.1:1").exit_code == 3
+
+
+def test_installed_packs_are_left_alone(command: Command, lock: Path, tmp_path: Path) -> None:
+    git = tmp_path / "nodes" / "One" / ".git"
+    git.mkdir(parents=True)
+    (git / "HEAD").write_text("a" * 40 + "\n")
+    (git / "config").write_text('[remote "origin"]\n\turl = https://github.com/me/One.git\n')
+    _, raw = plan(command, lock, "--custom-nodes", tmp_path / "nodes")
+
+    assert (raw["install"], raw["change"]) == ([], [])
+
+
+def test_what_is_no_lock_is_refused(command: Command, tmp_path: Path) -> None:
+    assert command("plan", tmp_path / "none").exit_code == 1
+    (tmp_path / "x").write_text("{}")
+    assert command("plan", tmp_path / "x").exit_code == 1
