@@ -10,6 +10,7 @@ FarmError
 │   └── ForeignFile             a file that is not ours lies where ours should go
 ├── UsageError              usage or set-up, before anything starts     exit 2
 │   ├── JobConflict             a known job id with other content, or in another batch
+│   ├── NoRoom                  the models do not fit on this host
 │   └── ControlUnavailable      the control server cannot run here
 └── TryLater                may succeed later, as it is                 exit 3
     ├── ServerError             a ComfyUI server is at fault
@@ -83,6 +84,10 @@ class UsageError(FarmError):
 
 class JobConflict(UsageError):
     """A known job id with other content, or in another batch."""
+
+
+class NoRoom(UsageError):
+    """The models do not fit on this host. Nothing has been fetched."""
 
 
 class ControlUnavailable(UsageError):

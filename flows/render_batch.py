@@ -31,6 +31,7 @@ from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import Prepared
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, rows_of
+from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.servers import Server, eligible, examine_all, refuse_passwords, suited
 from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import place_models, record_batch
@@ -98,7 +99,7 @@ async def render_batch(
     """Render a workflow, or every job of a job file, exactly once; the same parameters again go on.
 
     Args:
-        workflow: A workflow in API format: a path or address that the worker can open, or the JSON itself.
+        workflow: A workflow of any format: a path or address that the worker can open, or the JSON itself.
         job_file: Instead of a workflow: path or address of a file with one job a line.
         overrides: Values put into every job's graph, such as {"3.seed": 7}.
         lock: Path or address of the lock, or its JSON. Empty takes comfyfarm.lock beside the workflow.
@@ -180,6 +181,7 @@ async def _preflight(request: RenderRequest, host: str | None) -> tuple[Prepared
 
 async def _hydrate(request: RenderRequest, prepared: Prepared, access: S3Access | None) -> None:
     blobs = BlobStore(request.cache_dir)
+    await asyncio.to_thread(refuse_what_cannot_fit, prepared.models, blobs)
     progress = ByteProgress(sum(model.size for model in missing(prepared.models, blobs)))
     await asyncio.gather(
         *(

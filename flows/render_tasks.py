@@ -30,6 +30,7 @@ from comfyfarm.farm.taken import TakenJob
 from comfyfarm.lock.lockfile import LockedModel
 from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s, jittered_s
 from flows.dead_letter import announce_dead_letter
+from flows.show_preflight import show_preflight
 
 
 def preflight_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
@@ -39,7 +40,7 @@ def preflight_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     # In their order: the first one's word counts where they differ.
     schemas = dict.fromkeys(server.node_schema.sha256 for server in parameters["servers"])
     digest = sha256("\n".join([asked, parameters["sources"].digest(), *schemas]).encode()).hexdigest()
-    return f"preflight/v2/{digest}"
+    return f"preflight/v3/{digest}"
 
 
 def hydrate_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
@@ -71,6 +72,7 @@ def full_jitter(policy: RetryPolicy) -> list[float]:
 @task(name="preflight", cache_policy=CacheKeyFnPolicy(cache_key_fn=preflight_key), result_serializer="json")
 async def preflight(request: RenderRequest, sources: Sources, servers: Sequence[Server]) -> dict[str, Any]:
     """Check every graph, pin its models, find its inputs: before anything is paid for."""
+    await show_preflight(request.batch or sources.stem, sources, servers)
     prepared = plan_request(request, sources, servers)
     get_run_logger().info(
         "%d jobs, %d models, %d input files", len(prepared.jobs), len(prepared.models), len(prepared.assets)

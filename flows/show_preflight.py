@@ -16,7 +16,7 @@ logger = logging.getLogger("comfyfarm.flows.show_preflight")
 _FILES = 20  # of a batch; the graphs of a sweep are alike
 
 
-async def show_preflight(sources: Sources, servers: Sequence[Server]) -> None:
+async def show_preflight(batch: str, sources: Sources, servers: Sequence[Server]) -> None:
     """Make the artifact, or a new version of it. Nothing depends on it: a failure is only logged."""
     schema = servers[0].node_schema
     reports = [
@@ -26,7 +26,7 @@ async def show_preflight(sources: Sources, servers: Sequence[Server]) -> None:
     told = f"{len(sources.workflows)} workflow files" + (f", {errors} with errors" if errors else "")
     try:
         await acreate_markdown_artifact(
-            key=f"preflight-{artifact_key(sources.stem)}", markdown=to_markdown(reports), description=told
+            key=f"preflight-{artifact_key(batch)}", markdown=to_markdown(reports), description=told
         )
     except Exception as exc:  # noqa: BLE001 - whatever Prefect's API says, the batch goes on
         logger.warning("the report of preflight does not show in Prefect: %s", exc)

@@ -28,9 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SLOWEST_S = 10.0
 _CODE = re.compile(r"[a-z][a-z0-9_]*")
 _ODD: tuple[Any, ...] = (
-    None, True, False, -1, 0, 1, 2**53 + 1, 2**64, -(2**70), 1e308, 0.5, "", " ", "*", "0", "-10",
-    "a\\b/../c.pt", "embedding:", "<lora:", "x" * 3000, "\u202e\u0000", "workflow>x", "é́.safetensors",
-    [], {}, [[]], [None], ["1", 0], ["1", -1], [1, 0], ["1", 0, 0], {"__value__": None}, {"on": True, "lora": 3}, {"a": {"b": {}}},
+    None, True, False, -1, 0, 1, 2**53 + 1, 2**64, -(2**70), 1e308, 0.5, "", " ", "*", "0", "-10", "-20",
+    "a\\b/../c.pt", "embedding:", "<lora:", "x" * 3000, "\u202e\u0000", "workflow>x", "e\u0301.safetensors",
+    [], {}, [[]], [None], ["1", 0], ["1", -1], [1, 0], ["1", 0, 0], {"__value__": None}, {"a": {"b": {}}},
+    {"on": True, "lora": 3},
 )  # fmt: skip
 _KEYS = ("nodes", "links", "inputs", "outputs", "widgets_values", "type", "id", "mode", "properties",
          "proxyWidgets", "definitions", "subgraphs", "class_type", "extra", "groupNodes", "reroutes",

@@ -5,6 +5,7 @@ for what turned out to be wrong, `views/<lock digest>/` for ComfyUI.
 """
 
 import logging
+import shutil
 from pathlib import Path
 
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary, sweep
@@ -74,6 +75,11 @@ class BlobStore:
             return None
         _log.warning("blob %s quarantined: %s", sha256, reason)
         return taken
+
+    def free_bytes(self) -> int:
+        """What is free on the disk where the cache lies, or will lie."""
+        there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
+        return shutil.disk_usage(there).free
 
     def sweep(self) -> int:
         """Remove all temporaries of dead processes; returns how many."""

@@ -12,6 +12,7 @@ from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_bar
+from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import LockedModel, read_lock
 from comfyfarm.settings import read_settings
@@ -29,6 +30,7 @@ def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path |
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
     models = read.models
     blobs = BlobStore((cache or read_settings().cache_dir).absolute())
+    refuse_what_cannot_fit(models, blobs)
     with bytes_bar("models", sum(model.size for model in missing(models, blobs))) as advance:
         asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, rereads=True, on_progress=advance))
     if link_into is not None:

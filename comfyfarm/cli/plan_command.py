@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def command(
         cached=frozenset(m.sha256 for m in read.models if blobs.has(m.sha256, size=m.size)),
         cache_bytes=_held_bytes(blobs) if quota_gb is not None else 0,
         quota_bytes=_bytes(quota_gb),
-        disk_free_bytes=_free_bytes(blobs.root) if disk_gb is None else _bytes(disk_gb),
+        disk_free_bytes=blobs.free_bytes() if disk_gb is None else _bytes(disk_gb),
         vram_bytes=vram_bytes if vram_gb is None else _bytes(vram_gb) or None,
         packs=_packs(custom_nodes) if custom_nodes is not None else None,
         comfyui=version,
@@ -82,12 +81,6 @@ async def _ask(url: str) -> tuple[int | None, str]:
 
 def _bytes(gib: float | None) -> int | None:
     return None if gib is None else int(gib * _GIB)
-
-
-def _free_bytes(place: Path) -> int:
-    """Of the disk where the folder lies, or will lie."""
-    there = next(folder for folder in (place, *place.parents) if folder.exists())
-    return shutil.disk_usage(there).free
 
 
 def _held_bytes(blobs: BlobStore) -> int:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from comfyfarm.addresses import is_address, mask
 from comfyfarm.errors import AssetsMissing, FarmError, OverrideError, WorkflowError
 from comfyfarm.farm.line_faults import LineFaults
+from comfyfarm.farm.reading import read_to_render
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.sources import INLINE, Sources
 from comfyfarm.ids import JobId, Sha256
@@ -23,9 +24,9 @@ from comfyfarm.plan.batch import plan_batch
 from comfyfarm.plan.job import JobSpec
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.check import check
+from comfyfarm.workflow.findings import Severity
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.overrides import apply_overrides, read_overrides
-from comfyfarm.workflow.reader import read_workflow
 from comfyfarm.workflow.references import Reference, References, Unclassified, find_references
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -95,6 +96,8 @@ class Planned:
     jobs: tuple[JobSpec, ...]
     workflows: Mapping[str, Workflow]
     """As read, by the name under which the jobs know them."""
+    warnings: tuple[str, ...] = ()
+    """What was noticed while they were read."""
 
 
 def plan_jobs(request: RenderRequest, sources: Sources) -> Planned:
@@ -104,7 +107,8 @@ def plan_jobs(request: RenderRequest, sources: Sources) -> Planned:
         InputError: a file that is no workflow.
         JobConflict: one id twice.
     """
-    graphs = {name: read_workflow(data, name=name) for name, data in sources.workflows.items()}
+    readings = {name: read_to_render(data, name=name) for name, data in sources.workflows.items()}
+    graphs = {name: reading.workflow for name, reading in readings.items()}
     specs = plan_batch(
         sources.jobs,
         {name: graph.digest for name, graph in graphs.items()},
@@ -113,7 +117,13 @@ def plan_jobs(request: RenderRequest, sources: Sources) -> Planned:
         batch=request.batch,
         overrides=read_overrides(request.overrides),
     )
-    return Planned(batch=specs[0].batch, jobs=specs, workflows=graphs)
+    noticed = (
+        f"{name}: {found}"
+        for name, reading in readings.items()
+        for found in reading.findings
+        if found.severity is Severity.WARNING
+    )
+    return Planned(batch=specs[0].batch, jobs=specs, workflows=graphs, warnings=tuple(noticed))
 
 
 def prepare_for_all(request: RenderRequest, sources: Sources, schemas: Iterable[NodeSchema]) -> Prepared:
@@ -175,7 +185,7 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
         needed=needed.references,
         lock_digest=lock.digest if lock is not None else None,
         assets=_assets(request, ready, schema),
-        warnings=warnings,
+        warnings=tuple(dict.fromkeys((*planned.warnings, *warnings))),
     )
 
 

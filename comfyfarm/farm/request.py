@@ -15,7 +15,7 @@ class RenderRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workflow: str | dict[str, Any] | None = None
-    """Path or address of a workflow in API format, or the graph itself."""
+    """Path or address of a workflow of any format, or the graph itself."""
     job_file: str | None = None
     """Path or address of a file with one job a line. Either this or `workflow`."""
     overrides: dict[str, JsonValue] = {}

@@ -19,6 +19,7 @@ from comfyfarm.errors import JobConflict, StoreError, UsageError
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import AssetFile, Prepared, prepare_for_all
 from comfyfarm.farm.request import RenderRequest
+from comfyfarm.farm.room import refuse_what_cannot_fit, short_of_vram
 from comfyfarm.farm.servers import Server
 from comfyfarm.farm.shard import OnLate, Shard
 from comfyfarm.farm.sources import Sources
@@ -43,7 +44,7 @@ def plan_request(request: RenderRequest, sources: Sources, servers: Sequence[Ser
         InputError: with everything that is wrong, at once.
     """
     prepared = prepare_for_all(request, sources, [server.node_schema for server in servers])
-    for warning in prepared.warnings:
+    for warning in (*prepared.warnings, *short_of_vram(prepared.models, servers)):
         logger.warning("%s", warning)
     return prepared
 
@@ -52,10 +53,12 @@ async def bring_models(request: RenderRequest, models: Sequence[LockedModel], by
     """Have model files in this host's cache, several at once, and linked where its servers look.
 
     Raises:
+        NoRoom: the disk cannot hold them.
         TransferError: no source gave the bytes of some, all of them named.
         ForeignFile: files that are not ours lie where links should go.
     """
     blobs = BlobStore(request.cache_dir)
+    refuse_what_cannot_fit(models, blobs)
     with bytes_bar(sum(model.size for model in missing(models, blobs))) as advance:
         await hydrate(models, mirror=request.mirror, blobs=blobs, on_progress=advance)
     if request.models_dir is not None:

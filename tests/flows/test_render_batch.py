@@ -256,7 +256,13 @@ async def test_logs_of_the_core_and_artifacts_are_in_the_dashboard(
             lines = [log.message for log in logs if log.name.startswith("comfyfarm")]
             await SystemClock().sleep(0.3)
     assert any("succeeded" in line for line in lines)
-    assert {one.key for one in artifacts} == {"results-shown-batch", "contact-sheet-shown-batch"}
+    assert {one.key for one in artifacts} == {
+        "preflight-shown-batch",
+        "results-shown-batch",
+        "contact-sheet-shown-batch",
+    }
+    report = next(one for one in artifacts if str(one.key).startswith("preflight"))
+    assert "api format, 0 errors" in str(report.data)
     sheet = next(one for one in artifacts if str(one.key).startswith("contact"))
     assert str(sheet.data).count("data:image/jpeg;base64,") == 2
 

@@ -1,0 +1,40 @@
+"""Workflow files as a render takes them: of any format, but complete.
+
+The ids of jobs come from the graph, so one file must give one graph, whatever the servers know. UI format is
+converted with the shipped schema; where that leaves values without names, a person converts the file once.
+"""
+
+from comfyfarm.addresses import mask
+from comfyfarm.workflow.file_node import WIDGETS
+from comfyfarm.workflow.findings import Finding, Refused, error, has_errors
+from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.reader import Reading, read
+
+
+def read_to_render(data: bytes, *, name: str) -> Reading:
+    """Read a workflow file.
+
+    Raises:
+        Refused: a `WorkflowError` with all that is wrong, values that have no names among it.
+    """
+    reading = read(data, name=name)
+    findings = (*reading.findings, *_unnamed(reading.workflow, name))
+    if has_errors(findings):
+        raise Refused(name, findings)
+    return reading
+
+
+def _unnamed(workflow: Workflow, name: str) -> tuple[Finding, ...]:
+    """Values of UI nodes whose class the shipped schema does not know, and whose file does not name them."""
+    return tuple(
+        error(
+            "unnamed_values",
+            f"nothing says which inputs of {node.class_type} its values are for",
+            "convert it once with the node classes of a server that has them: "
+            f"comfyfarm convert {mask(name)} --schema-from URL > api.json",
+            node=node.id,
+            field=WIDGETS,
+        )
+        for node in workflow.nodes
+        if WIDGETS in node.inputs
+    )

@@ -1,0 +1,127 @@
+"""`comfyfarm preflight`: folders, media, SARIF, packs; what one file lacks does not touch the others."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from comfyfarm.cli import main
+from fake_server.comfy import FakeComfy
+from fake_server.comfy.extra_nodes import ExtraNodes
+
+Command = Callable[..., Result]
+Serving = Callable[..., tuple[FakeComfy, str]]
+DATA = Path(__file__).parents[2] / "data"
+
+
+def test_a_folder_is_looked_through_and_media_without_a_graph_are_passed_over(
+    command: Command, picture: Path, tmp_path: Path
+) -> None:
+    shutil.copy(DATA / "carriers" / "tags.webm", tmp_path / "a.webm")
+    shutil.copy(DATA / "carriers" / "bare.mp4", tmp_path / "input.mp4")
+    told = command("preflight", tmp_path, "--json")
+
+    reports = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [Path(one["file"]).name for one in reports] == ["a.webm", "picture.json"]
+    assert "1 media files without a graph are passed over" in told.stderr
+    assert told.exit_code == 0
+    named = command("preflight", tmp_path / "input.mp4", "--json")
+    assert named.exit_code == 1
+    assert json.loads(named.stdout)["findings"][0]["code"] == "not_comfy_metadata"
+
+
+def test_one_sarif_log_holds_all_files(command: Command, picture: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    told = command("preflight", tmp_path, "--sarif")
+    log = json.loads(told.stdout)
+
+    assert told.exit_code == 1
+    assert [one["ruleId"] for one in log["runs"][0]["results"]] == ["bad_json"]
+    assert command("preflight", picture, "--sarif", "--json").exit_code == 2
+
+
+def test_a_report_for_people_says_alike_things_once(command: Command, tmp_path: Path) -> None:
+    graph = {str(n): {"class_type": "OwnNode", "inputs": {}} for n in range(9)}
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(graph))
+    told = command("preflight", file)
+
+    assert told.exit_code == 1
+    assert told.stdout.count("unknown_class") == 1
+    assert "node 4 OwnNode.class_type: " in told.stdout
+    assert "… and 4 more like these" in told.stdout
+    assert f"{file}: api, 9 nodes, 9 errors" in told.stdout
+
+
+def test_a_class_map_says_which_pack_has_a_class(command: Command, tmp_path: Path) -> None:
+    file, node_map = tmp_path / "w.json", tmp_path / "map.json"
+    file.write_text(json.dumps({"1": {"class_type": "OwnNode", "inputs": {}}}))
+    node_map.write_text(json.dumps({"https://github.com/u/own-nodes": [["OwnNode"], {}]}))
+    told = command("preflight", file, "--node-map", node_map, "--json")
+
+    (pack,) = json.loads(told.stdout)["packs"]
+    assert pack == {
+        "class_type": "OwnNode",
+        "pack": "own-nodes",
+        "url": "https://github.com/u/own-nodes",
+        "commit": None,
+        "source": "node_map",
+    }
+
+
+def test_the_nearest_project_file_says_what_is_let_in(command: Command, picture: Path) -> None:
+    (picture.parent / "comfyfarm.toml").write_text('[policy]\nallow_classes = ["EmptyImage"]\n')
+    told = command("preflight", picture, "--json")
+
+    assert told.exit_code == 1
+    assert [f["code"] for f in json.loads(told.stdout)["findings"]] == ["class_not_allowed"]
+
+
+def test_a_server_says_where_its_own_loaders_look(command: Command, serving: Serving, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    for folder, name in (("checkpoints", "c.safetensors"), ("loras", "l.safetensors")):
+        (models / folder).mkdir(parents=True)
+        (models / folder / name).write_bytes(b"x")
+    own = {
+        "input": {"required": {"file": [["l.safetensors"], {}]}},
+        "output": [],
+        "output_node": True,
+        "python_module": "custom_nodes.own-pack",
+    }
+    _, url = serving(models_dir=models, extra_nodes=ExtraNodes(classes={"OwnLoader": own}))
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps({"1": {"class_type": "OwnLoader", "inputs": {"file": "l.safetensors"}}}))
+    told = command("preflight", file, "--schema-from", url, "--json")
+    report = json.loads(told.stdout)
+
+    assert [(one["folder"], one["path"]) for one in report["references"]] == [("loras", "l.safetensors")]
+    assert report["unclassified"] == []
+
+
+def test_no_traceback_for_a_reader_that_went_away(picture: Path) -> None:
+    program = Path(sys.executable).with_name("comfyfarm")
+    call = f"{program} preflight {' '.join([str(picture)] * 50)} --json | head -1"
+    done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, env=dict(os.environ))
+
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["format"] == "api"
+
+
+@pytest.mark.parametrize("name", ["preflight", "convert", "lock", "plan"])
+def test_the_commands_start_without_what_only_servers_need(name: str) -> None:
+    """What the cold start is paid with: none of these is needed to read a file."""
+    assert name in main.list_commands(None)  # type: ignore[arg-type]
+    heavy = "httpx sqlalchemy obstore websockets prefect fsspec aiohttp PIL"
+    code = (
+        f"import sys, importlib; importlib.import_module('comfyfarm.cli.{name}_command'); "
+        f"print([m for m in '{heavy}'.split() if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
