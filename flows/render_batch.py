@@ -36,6 +36,7 @@ from comfyfarm.farm.servers import Server, eligible, examine_all, refuse_passwor
 from comfyfarm.farm.sources import read_sources
 from comfyfarm.farm.stage import place_models, record_batch
 from comfyfarm.farm.stopping import Listen, Stop, run_until_stopped
+from comfyfarm.lock.project_file import project_of
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
@@ -93,6 +94,7 @@ async def render_batch(
     models_dir: str = "",
     inputs_dir: str = "",
     ledger: str = "",
+    project: dict[str, Any] = {},  # noqa: B006
     deadlines: dict[str, float] = {},  # noqa: B006
     attempts: int = 4,
 ) -> State[Any]:
@@ -113,6 +115,8 @@ async def render_batch(
         models_dir: Where the servers look for models. Without it nothing is downloaded.
         inputs_dir: Folder of input images, audio and video.
         ledger: Name of the ledger block. Empty takes COMFYFARM_LEDGER.
+        project: Chosen node packs and what is let in, as in comfyfarm.toml, such as
+            {"policy": {"allow_pickle_sha256": []}}.
         deadlines: Seconds for each phase of a job, such as {"execution_s": 1200, "no_progress_s": 600}.
         attempts: Tries of a job in all.
     """
@@ -133,6 +137,7 @@ async def render_batch(
         lock=address_or_json(lock) or None,
         batch=batch or None,
         out=out_address,
+        project=project_of(project, name="parameter project"),
         deadlines=Deadlines.model_validate(deadlines),
         retries=RetryPolicy(attempts=attempts),
         mirror=mirror_address,

@@ -55,6 +55,7 @@ async def _wait_for(child: asyncio.subprocess.Process, request: RenderRequest, s
         loop.add_signal_handler(number, _forward, child, number, stop)
     try:
         parameters = request.model_dump(mode="json", exclude={"retries", "host"})
+        parameters["project"] = request.project.model_dump(mode="json", exclude_none=True)
         parameters["attempts"] = request.retries.attempts
         await child.communicate(json.dumps(parameters).encode())
     finally:

@@ -11,13 +11,15 @@ from comfyfarm.addresses import expanded, is_address, mask
 from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, runs_to_its_end, say
 from comfyfarm.cli.flow_child import run_flow
 from comfyfarm.cli.given_overrides import read_given
+from comfyfarm.cli.pack_options import load_project
 from comfyfarm.cli.progress import RenderBars, render_bars
 from comfyfarm.cli.rows import print_rows
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 from comfyfarm.farm.ledgers import Backends, render_backends
 from comfyfarm.farm.local import render_here
-from comfyfarm.farm.prepare import Planned, plan_jobs
+from comfyfarm.farm.prepare import plan_jobs
+from comfyfarm.farm.ready import Planned
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, exit_code, rows_of
 from comfyfarm.farm.servers import host_of, host_slug
@@ -128,6 +130,7 @@ def _request(
         models_dir=models_dir.absolute() if models_dir else None,
         inputs_dir=inputs.absolute() if inputs else None,
         host=host_slug(),
+        project=load_project(None, source),
         deadlines=read_deadlines(deadlines),
         retries=RetryPolicy() if attempts is None else RetryPolicy(attempts=attempts),
     )

@@ -4,17 +4,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from comfyfarm.addresses import is_address, mask
+from comfyfarm.addresses import is_address
 from comfyfarm.errors import AssetsMissing, FarmError, OverrideError, WorkflowError
-from comfyfarm.farm.line_faults import LineFaults
 from comfyfarm.farm.reading import read_to_render
+from comfyfarm.farm.ready import Planned, Ready, checked, ready_jobs, refuse_pickles
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.sources import INLINE, Sources
 from comfyfarm.ids import JobId, Sha256
@@ -23,10 +22,8 @@ from comfyfarm.lock.resolve import pin
 from comfyfarm.plan.batch import plan_batch
 from comfyfarm.plan.job import JobSpec
 from comfyfarm.workflow.assets import Asset, find_assets
-from comfyfarm.workflow.check import check
 from comfyfarm.workflow.findings import Severity
-from comfyfarm.workflow.graph import Workflow
-from comfyfarm.workflow.overrides import apply_overrides, read_overrides
+from comfyfarm.workflow.overrides import read_overrides
 from comfyfarm.workflow.references import Reference, References, Unclassified, find_references
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -74,30 +71,6 @@ class Prepared(BaseModel):
     warnings: tuple[str, ...]
     unfit: Mapping[Sha256, str] = {}
     """Node schemas, by their digests, under which it cannot run, and why: their servers are left out."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A job's graph with its overrides in place."""
-
-    job: JobId
-    line: str
-    """Where a job file has it, such as `jobs.jsonl line 3`; without a job file, empty."""
-    source: str
-    digest: Sha256
-    graph: Workflow
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The batch's name and jobs, from the files alone: no server has been asked yet."""
-
-    batch: str
-    jobs: tuple[JobSpec, ...]
-    workflows: Mapping[str, Workflow]
-    """As read, by the name under which the jobs know them."""
-    warnings: tuple[str, ...] = ()
-    """What was noticed while they were read."""
 
 
 def plan_jobs(request: RenderRequest, sources: Sources) -> Planned:
@@ -172,59 +145,22 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
     """
     planned = plan_jobs(request, sources)
     lock = read_lock(sources.lock, name=sources.lock_name) if sources.lock is not None else None
-    ready = _ready(request, sources, planned, schema)
-    warnings = _checked(ready, schema)
+    ready = ready_jobs(request, sources.jobs, planned, schema)
+    warnings = checked(ready, schema, request.project)
     needed = _references(ready, schema)
-    files = " ".join(sources.workflows)
+    models = pin(needed, lock, workflow=" ".join(sources.workflows), lock_name=sources.lock_name)
+    refuse_pickles(models, request.project.policy, sources.lock_name)
     return Prepared(
         batch=planned.batch,
         out=request.out,
         jobs=planned.jobs,
         graphs={graph.digest: json.dumps(graph.to_api()) for graph in planned.workflows.values()},
-        models=pin(needed, lock, workflow=files, lock_name=sources.lock_name),
+        models=models,
         needed=needed.references,
         lock_digest=lock.digest if lock is not None else None,
         assets=_assets(request, ready, schema),
         warnings=tuple(dict.fromkeys((*planned.warnings, *warnings))),
     )
-
-
-def _ready(
-    request: RenderRequest, sources: Sources, planned: Planned, schema: NodeSchema
-) -> tuple[Ready, ...]:
-    ready: list[Ready] = []
-    faults = LineFaults()
-    for line, job in zip(sources.jobs, planned.jobs, strict=True):
-        place = f"{mask(request.job_file)} line {line.line}" if request.job_file is not None else ""
-        try:
-            graph = apply_overrides(planned.workflows[line.workflow], job.overrides, schema=schema)
-        except OverrideError as exc:
-            for problem in str(exc).split("\n"):
-                faults.add(problem, place)
-            continue
-        ready.append(
-            Ready(job=job.id, line=place, source=line.workflow, digest=job.graph_digest, graph=graph)
-        )
-    if faults:
-        raise OverrideError(str(faults))
-    return tuple(ready)
-
-
-def _checked(ready: Sequence[Ready], schema: NodeSchema) -> tuple[str, ...]:
-    errors = LineFaults()
-    warnings: dict[str, None] = {}
-    for one in ready:
-        for found in check(one.graph, schema, all_outputs=True):
-            place = f"{one.source}: node {found.node}" if found.node else one.source
-            place = f"{place}, {found.field}" if found.field else place
-            line = f"{place}: {found.message}" + (f" ({found.remedy})" if found.remedy else "")
-            if found.severity == "error":
-                errors.add(line, one.line)
-            else:
-                warnings[line] = None
-    if errors:
-        raise WorkflowError(str(errors))
-    return tuple(warnings)
 
 
 def _references(ready: Sequence[Ready], schema: NodeSchema) -> References:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from comfyfarm.lock.project_file import ProjectFile
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.retry import RetryPolicy
 
@@ -36,5 +37,7 @@ class RenderRequest(BaseModel):
     """Where input assets are looked for after the workflow's own folder."""
     host: str
     """Name of the host that the servers belong to, as in the tag `gpu:<host>`."""
+    project: ProjectFile = ProjectFile()
+    """Which packs were chosen, and what is let in, as `comfyfarm.toml` says it."""
     deadlines: Deadlines = Deadlines()
     retries: RetryPolicy = RetryPolicy()

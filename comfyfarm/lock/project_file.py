@@ -5,10 +5,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.addresses import mask
 from comfyfarm.errors import UsageError
@@ -27,7 +26,7 @@ class ProjectFile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    packs: Mapping[str, str] = Field(default_factory=lambda: MappingProxyType({}))
+    packs: Mapping[str, str] = {}
     """Address of the repository by class, perhaps with `@<commit>` behind it."""
     policy: Policy = Policy()
 
@@ -45,15 +44,22 @@ def read_project_file(data: bytes, *, name: str) -> ProjectFile:
     Raises:
         UsageError: it is no TOML, or holds what it should not; every flaw is named with its key.
     """
-    shown = mask(name)
-    raw = _parse(data, shown)
+    return project_of(_parse(data, mask(name)), name=name)
+
+
+def project_of(raw: Mapping[str, Any], *, name: str) -> ProjectFile:
+    """The same from its tables.
+
+    Raises:
+        UsageError: they hold what they should not; every flaw is named with its key.
+    """
     flaws = [*_unknown(raw, _TABLES, ""), *_pack_flaws(raw.get("packs")), *_policy_flaws(raw.get("policy"))]
     if flaws:
-        raise UsageError("\n".join(f"{shown}: {flaw}" for flaw in flaws))
+        raise UsageError("\n".join(f"{mask(name)}: {flaw}" for flaw in flaws))
     policy = {key: tuple(raw["policy"][key]) for key in _POLICY_KEYS if key in raw.get("policy", {})}
     if "allow_pickle_sha256" in policy:
         policy["allow_pickle_sha256"] = tuple(sha.lower() for sha in policy["allow_pickle_sha256"])
-    return ProjectFile(packs=MappingProxyType(raw.get("packs", {})), policy=Policy(**policy))
+    return ProjectFile(packs=raw.get("packs", {}), policy=Policy(**policy))
 
 
 def _parse(data: bytes, shown: str) -> dict[str, Any]:
