@@ -1,10 +1,13 @@
 """Small files that a user names (workflow, job file, lock, catalogue): a path, https:// or s3://."""
 
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from comfyfarm.errors import FarmError, InputError, TryLater
+from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SECRET_PARAMS = re.compile(r"(?i)(signature|credential|token|key|secret|password|sig)=[^&]*")
@@ -70,22 +73,75 @@ def read_bytes(name: str, *, limit_bytes: int) -> bytes:
     Raises:
         InputError: there is no such file, it cannot be read, or it is larger than `limit_bytes`.
         TryLater: the address did not answer.
+        UsageError: the address has a scheme that is not known.
     """
     if not is_address(name):
         return _read_path(Path(name), limit_bytes)
     import fsspec
 
-    try:
+    with told_errors(name, "read"):
         with fsspec.open(name, "rb") as file:
             data: bytes = file.read(limit_bytes + 1)
+        return _checked(mask(name), data, limit_bytes)
+
+
+@contextmanager
+def told_errors(address: str, verb: str) -> Iterator[None]:
+    """Turn what fsspec and the libraries below it raise for an address into our errors.
+
+    `verb`: what is done with it, such as `read`.
+
+    Raises:
+        InputError: there is no such file, or access is denied.
+        TryLater: the address did not answer.
+        UsageError: its scheme is not known, or it is no address at all.
+    """
+    _check_scheme(address)
+    try:
+        yield
     except (FileNotFoundError, PermissionError) as exc:
-        raise _absent(name, exc) from exc
-    except (TimeoutError, OSError, ValueError, ImportError) as exc:
-        raise TryLater(f"{mask(name)}: cannot be read ({type(exc).__name__})") from exc
-    return _checked(mask(name), data, limit_bytes)
+        raise _absent(address, exc) from exc
+    except _failures() as exc:
+        if getattr(exc, "status", None):  # an answer, if not the one that was hoped for
+            raise _absent(address, exc) from exc
+        raise _failed(address, verb, exc) from exc
 
 
-def _absent(name: str, error: OSError) -> FarmError:
+def _check_scheme(address: str) -> None:
+    import fsspec
+
+    scheme = address.partition("://")[0].lower()
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ValueError, ImportError) as exc:
+        why = "is not known" if isinstance(exc, ValueError) else "needs a library that is not installed"
+        raise UsageError(f"{mask(address)}: {scheme}:// {why}; use a path, https:// or s3://") from exc
+
+
+_LIBRARIES = (
+    ("botocore.exceptions", "BotoCoreError"),
+    ("botocore.exceptions", "ClientError"),
+    ("aiohttp", "ClientError"),
+    ("ftplib", "Error"),
+)
+"""Bases of errors that are no OSError. Only a library that is loaded can have raised one."""
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    loaded = (getattr(sys.modules[name], base) for name, base in _LIBRARIES if name in sys.modules)
+    return (OSError, ValueError, ImportError, *loaded)
+
+
+def _failed(address: str, verb: str, error: Exception) -> FarmError:
+    kind = type(error).__name__
+    if any(word in kind for word in ("Credential", "Token", "Profile")):  # botocore's many names for it
+        return InputError(f"{mask(address)}: access denied; check the credentials")
+    if isinstance(error, ValueError) or kind == "ParamValidationError":
+        return UsageError(f"{mask(address)}: is no such address ({kind}); correct it")
+    return TryLater(f"{mask(address)}: cannot be {verb} ({kind})")
+
+
+def _absent(name: str, error: Exception) -> FarmError:
     """What it means that fsspec found no file: over http it says so of servers that are down, too."""
     cause: BaseException | None = error
     while isinstance(cause, FileNotFoundError):

@@ -38,7 +38,7 @@ def preflight_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     request: RenderRequest = parameters["request"]
     asked = request.model_dump_json(exclude={"servers", "deadlines", "retries"})
     # In their order: the first one's word counts where they differ.
-    schemas = dict.fromkeys(server.node_schema.sha256 for server in parameters["servers"])
+    schemas = dict.fromkeys(server.node_schema.offers_sha256 for server in parameters["servers"])
     digest = sha256("\n".join([asked, parameters["sources"].digest(), *schemas]).encode()).hexdigest()
     return f"preflight/v3/{digest}"
 
@@ -72,7 +72,7 @@ def full_jitter(policy: RetryPolicy) -> list[float]:
 @task(name="preflight", cache_policy=CacheKeyFnPolicy(cache_key_fn=preflight_key), result_serializer="json")
 async def preflight(request: RenderRequest, sources: Sources, servers: Sequence[Server]) -> dict[str, Any]:
     """Check every graph, pin its models, find its inputs: before anything is paid for."""
-    await show_preflight(request.batch or sources.stem, sources, servers)
+    await show_preflight(request, sources, servers[0].node_schema)
     prepared = plan_request(request, sources, servers)
     get_run_logger().info(
         "%d jobs, %d models, %d input files", len(prepared.jobs), len(prepared.models), len(prepared.assets)

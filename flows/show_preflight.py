@@ -1,32 +1,30 @@
 """What preflight found, in the dashboard: also when it refuses the batch."""
 
+import asyncio
 import logging
-from collections.abc import Sequence
 
 from prefect.artifacts import acreate_markdown_artifact
 
-from comfyfarm.farm.servers import Server
+from comfyfarm.farm.reading import reports_on
+from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.sources import Sources
-from comfyfarm.workflow.markdown import to_markdown
-from comfyfarm.workflow.preflight import preflight as look
+from comfyfarm.workflow.reports.markdown import to_markdown
+from comfyfarm.workflow.schema import NodeSchema
 from flows.show_results import artifact_key
 
 logger = logging.getLogger("comfyfarm.flows.show_preflight")
 
-_FILES = 20  # of a batch; the graphs of a sweep are alike
 
-
-async def show_preflight(batch: str, sources: Sources, servers: Sequence[Server]) -> None:
+async def show_preflight(request: RenderRequest, sources: Sources, schema: NodeSchema) -> None:
     """Make the artifact, or a new version of it. Nothing depends on it: a failure is only logged."""
-    schema = servers[0].node_schema
-    reports = [
-        look(data, name=name, schema=schema) for name, data in list(sources.workflows.items())[:_FILES]
-    ]
+    reports = await asyncio.to_thread(reports_on, request, sources, schema)
     errors = sum(report.has_errors for report in reports)
-    told = f"{len(sources.workflows)} workflow files" + (f", {errors} with errors" if errors else "")
+    files = "1 workflow file" if len(sources.workflows) == 1 else f"{len(sources.workflows)} workflow files"
     try:
         await acreate_markdown_artifact(
-            key=f"preflight-{artifact_key(batch)}", markdown=to_markdown(reports), description=told
+            key=f"preflight-{artifact_key(request.batch or sources.stem)}",
+            markdown=to_markdown(reports),
+            description=f"{files}, {errors} with errors" if errors else files,
         )
     except Exception as exc:  # noqa: BLE001 - whatever Prefect's API says, the batch goes on
         logger.warning("the report of preflight does not show in Prefect: %s", exc)

@@ -11,6 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 NEEDED = (
     "comfyfarm/cli/__init__.py",
     "comfyfarm/workflow/object_info.json",
+    "comfyfarm/workflow/folders.json",
+    "comfyfarm/workflow/pack_folders.json",
+    "comfyfarm/workflow/implicit_models.json",
     "comfyfarm/ledger/migrations/env.py",
     "comfyfarm/_app/flows/render_batch.py",
     "comfyfarm/_app/blocks/comfy_host.py",

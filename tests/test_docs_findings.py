@@ -77,7 +77,7 @@ def _emitted() -> Codes:
     trees = {file: ast.parse(file.read_text("utf-8")) for file in sorted((ROOT / "comfyfarm").rglob("*.py"))}
     constants = {name: text for tree in trees.values() for name, text in _constants(tree)}
     for file, tree in trees.items():
-        if file.name != "findings.py":
+        if file != ROOT / "comfyfarm" / "workflow" / "findings.py":
             _Reader(tree, constants, str(file.relative_to(ROOT))).fill(found)
     return dict(found)
 

@@ -1,6 +1,7 @@
 """The command: parse, call, print, exit. A subcommand's module is loaded when it is used."""
 
 import importlib
+import os
 import signal
 import sys
 from typing import Any
@@ -25,6 +26,9 @@ _COMMANDS = {
     "app-dir": "Print the directory from which the flows run.",
 }
 
+_SETTLE_S = 0.1
+_READ_ONLY = frozenset({"preflight", "convert"})
+
 
 class _LazyGroup(click.Group):
     """Loads a subcommand's module only when it is called: `--help` answers in a blink."""
@@ -37,6 +41,9 @@ class _LazyGroup(click.Group):
         """The subcommand, loaded now."""
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name in _READ_ONLY:
+            # To find plugins pydantic reads what all packages say of themselves: a tenth of a preflight.
+            os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         module = importlib.import_module(f"comfyfarm.cli.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
@@ -63,4 +70,19 @@ def run() -> None:
     if sys.argv[1:2] == ["render"]:
         # Loading takes a second, and until something is begun there is nothing to be stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    main()
+    try:
+        main()
+    finally:
+        _let_transfers_end()
+
+
+def _let_transfers_end() -> None:
+    """Give the object store's threads the moment that they need.
+
+    They let go of what they gave us a little later; an interpreter that ends just then is aborted.
+    Source: issue 40 of pyo3-async-runtimes.
+    """
+    if "obstore" in sys.modules:
+        from comfyfarm.clock import pause
+
+        pause(_SETTLE_S)

@@ -16,7 +16,7 @@ from comfyfarm.farm.sources import JOB_FILE_LIMIT_BYTES, WORKFLOW_LIMIT_BYTES
 from comfyfarm.plan.job_settings import JobSettings, read_settings, settings_problems
 from comfyfarm.plan.sweep import Way, combine, job_lines, read_axis, sweep_lines
 from comfyfarm.workflow.overrides import apply_overrides
-from comfyfarm.workflow.reader import read_workflow
+from comfyfarm.workflow.reading.reader import read_workflow
 from comfyfarm.workflow.schema import NodeSchema
 
 _SUFFIXES = (".jsonl", ".ndjson")

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from comfyfarm.addresses import expanded, is_address, mask, read_bytes
+from comfyfarm.addresses import expanded, is_address, mask, read_bytes, told_errors
 from comfyfarm.cli.progress import bytes_so_far_bar
-from comfyfarm.errors import CatalogueError, InputError, TryLater, UsageError
+from comfyfarm.errors import CatalogueError, InputError, UsageError
 from comfyfarm.lock.catalogue import catalogue_of, parse_document
 from comfyfarm.lock.extra_paths import is_extra_paths, roots_of_extra_paths
 from comfyfarm.lock.hints import Hint, hints_of
@@ -15,8 +15,9 @@ from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.mirror_listing import META, META_LIMIT_BYTES, META_NAME, catalogue_of_mirror, is_mirror
 from comfyfarm.lock.models_folder import Progress, catalogue_from_dir, catalogue_from_roots
 from comfyfarm.lock.snapshots import Imported, import_snapshot, is_snapshot
+from comfyfarm.lock.verify import local_path
 from comfyfarm.settings import read_settings
-from comfyfarm.workflow.findings import Refused
+from comfyfarm.workflow.findings import Refused, has_errors
 
 LIMIT_BYTES = 256 * 1024 * 1024
 _FILE_SUFFIXES = (".json", ".yaml", ".yml", ".toml", ".lock")
@@ -39,10 +40,11 @@ def open_catalogue(name: str, *, wants: Wants | None = None) -> Catalogue:
         InputError: it cannot be read, or is none of them.
         TryLater: the address did not answer.
     """
-    folder = expanded(Path(name))
-    if not is_address(name) and folder.is_dir():
-        return _open_folder(folder.absolute(), wants)
-    if is_address(name) and not name.lower().startswith(("http://", "https://")):
+    path = local_path(name)  # `file://` names a file of this machine as a path does
+    if path is not None:
+        folder = expanded(path).absolute()
+        return _open_folder(folder, wants) if folder.is_dir() else _open_file(str(path), wants)
+    if not name.lower().startswith(("http://", "https://")):
         mirrored = _remote_mirror(name)
         if mirrored is not None:
             return mirrored
@@ -73,13 +75,14 @@ def _is_catalogue(raw: dict[str, Any]) -> bool:
 
 
 def _workflow_hints(data: bytes, name: str) -> tuple[Hint, ...]:
-    from comfyfarm.workflow.reader import read
+    from comfyfarm.workflow.reading.reader import read
 
     try:
         return hints_of(read(data, name=name).nodes)
     except Refused as exc:
         remedy = "give a snapshot of ComfyUI-Manager or comfy-pack, a catalogue, or a workflow"
-        raise CatalogueError(f"{mask(name)}: nothing that can be imported; {remedy}\n{exc}") from exc
+        why = ", ".join(found.message for found in exc.findings if has_errors([found]))
+        raise CatalogueError(f"{mask(name)}: nothing that can be imported ({why}); {remedy}") from exc
 
 
 def _open_folder(folder: Path, wants: Wants | None) -> Catalogue:
@@ -118,18 +121,15 @@ def _remote_mirror(address: str) -> Catalogue | None:
         return None
     import fsspec
 
-    try:
+    with told_errors(address, "listed"):
         files, root = fsspec.core.url_to_fs(address)
         place = f"{root.rstrip('/')}/{META}"
-        names = [item for item in files.ls(place, detail=False) if META_NAME.search(item)]
-        # Many small files: fsspec asks for them side by side.
-        metas = files.cat(names, on_error="raise") if names else {}
-    except FileNotFoundError:
-        return None
-    except PermissionError as exc:
-        raise InputError(f"{mask(address)}: access denied; check the credentials") from exc
-    except (OSError, ValueError, ImportError) as exc:
-        raise TryLater(f"{mask(address)}: cannot be listed ({type(exc).__name__})") from exc
+        try:
+            names = [item for item in files.ls(place, detail=False) if META_NAME.search(item)]
+            # Many small files: fsspec asks for them side by side.
+            metas = files.cat(names, on_error="raise") if names else {}
+        except FileNotFoundError:
+            return None
     return _of_mirror(sorted(metas.items()), address)
 
 

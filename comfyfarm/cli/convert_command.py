@@ -10,7 +10,7 @@ from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.cli.workflow_files import read_file
 from comfyfarm.workflow.findings import Severity, has_errors
-from comfyfarm.workflow.reader import Editor, Reading, read
+from comfyfarm.workflow.reading.reader import Editor, Reading, read
 
 
 @click.command("convert")
@@ -27,7 +27,11 @@ from comfyfarm.workflow.reader import Editor, Reading, read
 def command(file: str, schema: str | None, schema_from: str | None, editor: Editor) -> None:
     """Print the API graph of a workflow, as the editor's "Export (API)" makes it.
 
-    A file in API format passes unchanged. Exit 1 when something is wrong; the graph is printed then, too.
+    FILE may also be the body of a request or another file that the graph is wrapped in, or a picture,
+    video or sound that ComfyUI wrote. A graph in API format passes unchanged.
+
+    Exit status: 1 when something is wrong, where the graph is printed, too, if there is one; 2 when the
+    call is; 3 when an address or the server of --schema-from does not answer.
     """
     data = read_file(file)
     reading = read(data, name=file, schema=load_schema(schema, schema_from), editor=editor)

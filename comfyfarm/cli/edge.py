@@ -1,17 +1,18 @@
 """What all commands share: how errors end them, and where words go."""
 
-import asyncio
 import functools
 import logging
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from comfyfarm.addresses import mask
 from comfyfarm.errors import FarmError, TryLater, UsageError
-from comfyfarm.farm.stopping import Stop, run_until_stopped
+
+if TYPE_CHECKING:
+    from comfyfarm.farm.stopping import Stop
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,13 @@ def fail(error: FarmError) -> NoReturn:
     sys.exit(error.exit_code)
 
 
-async def runs_to_its_end(work: Coroutine[Any, Any, None], stop: Stop) -> bool:
+async def runs_to_its_end(work: Coroutine[Any, Any, None], stop: "Stop") -> bool:
     """Run it; SIGINT or SIGTERM stops it in order, another one at once. Whether neither came."""
+    # Loading these takes 0.03 s, and commands that only read never come here.
+    import asyncio
+
+    from comfyfarm.farm.stopping import run_until_stopped
+
     try:
         await run_until_stopped(work, stop)
     except asyncio.CancelledError:

@@ -12,6 +12,7 @@ from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_bar
+from comfyfarm.cli.words import counted
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import LockedModel, read_lock
@@ -37,7 +38,7 @@ def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path |
         link_models(models, blobs, link_into.absolute(), hard=link == "hard")
     elif models:
         say(f"start ComfyUI with --extra-model-paths-config {_view(read.digest, models, blobs)}")
-    say(f"{len(models)} models are here, verified")
+    say(f"{counted(len(models), 'model')} {'is' if len(models) == 1 else 'are'} here, verified")
 
 
 def _view(digest: str, models: Sequence[LockedModel], blobs: BlobStore) -> Path:

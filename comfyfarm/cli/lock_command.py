@@ -1,8 +1,8 @@
 """`comfyfarm lock [make] FILE… --catalog …`, and `verify`, `diff`, `update` of what it has written."""
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +11,53 @@ import click
 from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cli.catalogues import Found, Wants, open_catalogue, open_import
 from comfyfarm.cli.edge import ends_with_exit_code, say
-from comfyfarm.cli.lock_check_commands import diff_command, update_command, verify_command
-from comfyfarm.cli.lock_environment import comfyui_version, environment_options, solved
-from comfyfarm.cli.lock_workflows import Wanted, read_workflows
+from comfyfarm.cli.lock_check_commands import diff_command, update_command
+from comfyfarm.cli.lock_environment import (
+    check_environment_options,
+    comfyui_version,
+    environment_options,
+    solved,
+)
+from comfyfarm.cli.lock_files import as_findings
+from comfyfarm.cli.lock_verify_command import verify_command
+from comfyfarm.cli.lock_workflows import Wanted, pickles, read_workflows
 from comfyfarm.cli.model_bytes import source_opener, web_size
-from comfyfarm.cli.pack_options import known_packs, load_project, online_pack_options, pack_options
+from comfyfarm.cli.pack_options import check_web_address, known_index, online_pack_options, pack_options
+from comfyfarm.cli.projects import load_projects
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.cli.whole_file import whole_file
-from comfyfarm.errors import FarmError, InputError, NamesMissing, UsageError
+from comfyfarm.cli.words import counted
+from comfyfarm.errors import InputError, UsageError
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.headers import with_headers
 from comfyfarm.lock.listing import Catalogue, merge
 from comfyfarm.lock.locked_packs import locked_packs
 from comfyfarm.lock.lockfile import Lock, LockedPack, read_lock, write_lock
 from comfyfarm.lock.match import wanted
-from comfyfarm.lock.resolve import Unresolved, make_lock, needs_of
-from comfyfarm.workflow.findings import Finding, Refused, Severity, error, has_errors
+from comfyfarm.lock.resolve import make_lock, needs_of
+from comfyfarm.workflow.findings import Finding, Refused, Severity, has_errors
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex, merged, unique_repos
-from comfyfarm.workflow.packs.policy import pickle_findings
+from comfyfarm.workflow.schema import NodeSchema
 
 
 class _LockGroup(click.Group):
     """`make` may be left out: what is no subcommand is a file. A file called `verify` needs the `make`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the `make` in."""
+        """Put the `make` in.
+
+        Raises:
+            UsageError: the first word is no file, and much like a subcommand.
+        """
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            self._refuse_slip(args[0])
             args = ["make", *args]
         return super().parse_args(ctx, args)
+
+    def _refuse_slip(self, word: str) -> None:
+        near = difflib.get_close_matches(word, self.commands, n=1, cutoff=0.7)
+        if near and not Path(word).exists():
+            raise click.UsageError(f"{word!r} is neither a file nor a subcommand; is {near[0]!r} meant?")
 
 
 @click.group(
@@ -77,60 +96,81 @@ command.add_command(update_command)
 @pack_options
 @online_pack_options
 @environment_options
+@click.option(
+    "--save-schema",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the node classes down, for `preflight --schema FILE`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: what is pinned, missing and wrong.")
 @ends_with_exit_code
-def make(files: tuple[str, ...], output: Path, *, as_json: bool, **options: Any) -> None:
+def make(
+    files: tuple[str, ...], output: Path, *, save_schema: Path | None, as_json: bool, **options: Any
+) -> None:
     """Pin every model that workflows name, by content. Says all missing names at once (exit 1).
 
     The lock also lists what is needed and cannot be pinned, such as node packs without a commit.
     """
     if not options["catalogues"] and not options["imports"]:
         raise UsageError("name where models are described: --catalog FILE|DIR|URL")
+    check_environment_options(options)
+    check_web_address("--registry", options["registry"])
     notes: dict[Finding, None] = {}
     try:
-        lock = _lock(files, output, options, notes)
+        lock, schema = _lock(files, output, options, notes)
     except InputError as exc:
-        told = dict.fromkeys(_as_findings(exc))
+        told = dict.fromkeys(as_findings(exc))
         _say(note for note in notes if note not in told)  # the others the error itself says
         if as_json:
             _print(output, None, [*(note for note in notes if note not in told), *told])
         raise
+    if save_schema is not None:
+        with whole_file(save_schema) as partial:
+            partial.write_text(_saved(schema), encoding="ascii")
     with whole_file(output) as partial:
         partial.write_bytes(write_lock(lock))
     _say(notes)
     if as_json:
         _print(output, lock, list(notes))
-    more = f", {len(lock.packs)} node packs" if lock.packs else ""
+    more = f", {counted(len(lock.packs), 'node pack')}" if lock.packs else ""
     lacks = f"; {len(lock.missing)} not pinned, see `missing`" if lock.missing else ""
-    say(f"{mask(str(output))}: {len(lock.models)} models pinned{more}{lacks}")
+    say(f"{mask(str(output))}: {counted(len(lock.models), 'model')} pinned{more}{lacks}")
 
 
-def _lock(files: Sequence[str], output: Path, options: Mapping[str, Any], notes: dict[Finding, None]) -> Lock:
-    """The lock, with what there is to know of it as notes; errors among these stop it."""
+def _saved(schema: NodeSchema) -> str:
+    """One class a line. Inside it the order counts: it is that of the editor's widgets."""
+    rows = (f"{json.dumps(name)}: {json.dumps(raw)}" for name, raw in sorted(schema.to_saved().items()))
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def _lock(
+    files: Sequence[str], output: Path, options: Mapping[str, Any], notes: dict[Finding, None]
+) -> tuple[Lock, NodeSchema]:
+    """The lock and the classes it is made with, and as notes what there is to know; errors stop it."""
     schema = load_schema(options["schema"], options["schema_from"])
-    packs = known_packs(
+    projects = load_projects(options["config"], files)
+    index = known_index(
         options["node_map"],
         options["custom_nodes"],
         options["host_packs"],
-        project=load_project(options["config"], files[0]),
         schema_from=options["schema_from"],
     )
     found = [open_import(name) for name in options["imports"]]
-    packs = replace(packs, index=merged([packs.index, *(_as_host(one.imported.packs) for one in found)]))
+    index = merged([index, *(_as_host(one.imported.packs) for one in found)])
     online = {key: options[key] for key in ("registry", "ask_remotes")}
-    workflows = read_workflows(files, schema, packs, **online)
+    workflows = read_workflows(files, schema, index, projects=projects, **online)
     notes.update(dict.fromkeys(workflows.findings))
     warnings: list[Finding] = []
     lock = _made(workflows, found, options["catalogues"], output, warnings)
     needed = [row for resolution in workflows.packs for row in resolution.needed]
-    python = solved(options, needed, packs.index, warnings)
+    python = solved(options, needed, index, warnings)
     update = {"schema_sha256": schema.sha256, "comfyui": comfyui_version(options, found)}
     lock = lock.model_copy(update=update | ({"python": python} if python is not None else {}))
-    notes.update(dict.fromkeys([*warnings, *_pickles(lock, packs.project.policy)]))
+    notes.update(dict.fromkeys([*warnings, *pickles(lock, workflows, projects)]))
     wrong = [note for note in notes if has_errors([note])]
     if wrong:
         raise Refused(files[0] if len(files) == 1 else "the workflows", wrong)
-    return lock
+    return lock, schema
 
 
 def _made(
@@ -176,22 +216,6 @@ def _as_host(packs: Sequence[LockedPack]) -> PackIndex:
     """What a snapshot has counts as a host's own list: it tells the commits that workflows do not say."""
     installed = tuple(InstalledPack(pack.name, pack.url, pack.commit) for pack in packs)
     return PackIndex(installed=installed, repos=unique_repos(pack.url for pack in packs))
-
-
-def _pickles(lock: Lock, policy: Any) -> tuple[Finding, ...]:
-    return pickle_findings(
-        ((f"{model.folder}/{model.path}", model.sha256) for model in lock.models), policy=policy
-    )
-
-
-def _as_findings(exc: FarmError) -> Sequence[Finding]:
-    if isinstance(exc, Refused):
-        return exc.findings
-    if isinstance(exc, NamesMissing):
-        remedy = "list it in a catalogue, or correct the workflow"
-        wrong = exc.findings if isinstance(exc, Unresolved) else ()
-        return [*(error("missing_model", name, remedy) for name in exc.names), *wrong]
-    return [error("unreadable", str(exc), "see the message")]
 
 
 def _say(notes: Iterable[Finding]) -> None:

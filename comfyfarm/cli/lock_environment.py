@@ -20,6 +20,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHIPPED_VERSION = "0.27"
 """Of the node classes that are shipped: a lock made with them is made for it."""
+_FOR_SOLVING = ("wheelhouse", "python_version", "platform")
+_PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d{1,3})?")
+_PLATFORM = re.compile(
+    r"windows|linux|macos"
+    r"|[a-z0-9_]+-(?:unknown-linux(?:-(?:gnu|musl)[a-z]*)?|pc-windows-msvc|apple-[a-z]+(?:-[a-z]+)?"
+    r"|manylinux(?:\d+|_\d+_\d+)|linux-android[a-z]*)"
+    r"|wasm32-[a-z0-9_-]+|arm64-apple-[a-z]+(?:-[a-z]+)?"
+)
+"""Names of platforms as uv has them; one that has this form and is none uv refuses itself."""
 _VERSION = re.compile(r"""^__version__\s*=\s*["']([^"']{1,60})["']""", re.MULTILINE)
 
 
@@ -35,6 +44,30 @@ def environment_options(function: Function) -> Function:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def check_environment_options(options: Mapping[str, Any]) -> None:
+    """Refuse values that are none, and options that would not count, before anything is asked.
+
+    Raises:
+        UsageError: one of them is so.
+    """
+    names = {key: f"--{key.replace('_', '-')}" for key in ("comfyui", "comfyui_version", *_FOR_SOLVING)}
+    for key, name in names.items():
+        if options[key] is not None and not options[key].strip():
+            raise UsageError(f"{name} is empty; leave it out, or give a value")
+    idle = [names[key] for key in _FOR_SOLVING if options[key] is not None and options["comfyui"] is None]
+    if idle:
+        said = f"{', '.join(idle)}: only the Python environment needs {'it' if len(idle) == 1 else 'them'}"
+        raise UsageError(f"{said}, which is solved with --comfyui DIR; give that, too, or leave them out")
+    version, platform, wheels = (options[key] for key in ("python_version", "platform", "wheelhouse"))
+    if version is not None and not _PYTHON.fullmatch(version):
+        raise UsageError(f"--python-version {version[:40]!r} is no version of Python; write one such as 3.12")
+    if platform is not None and not _PLATFORM.fullmatch(platform):
+        remedy = "write linux, windows, macos, or a triple such as x86_64-unknown-linux-gnu"
+        raise UsageError(f"--platform {platform[:60]!r} is none that uv knows; {remedy}")
+    if wheels is not None and not expanded(Path(wheels)).is_dir():
+        raise UsageError(f"--wheelhouse {wheels}: is no folder of wheels")
 
 
 def comfyui_version(options: Mapping[str, Any], imports: Sequence[Found]) -> str | None:

@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from comfyfarm.cli.pack_options import KnownPacks
+from comfyfarm.cli.projects import Projects
 from comfyfarm.cli.workflow_files import read_file
+from comfyfarm.errors import NamesMissing
 from comfyfarm.lock.hints import Hint, hints_of
+from comfyfarm.lock.lockfile import Lock, LockedModel
 from comfyfarm.lock.online_packs import resolve_online
+from comfyfarm.lock.resolve import pin
 from comfyfarm.workflow.findings import Finding, Refused, has_errors
+from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.packs.pack import PackResolution
-from comfyfarm.workflow.packs.policy import policy_findings
-from comfyfarm.workflow.reader import read
-from comfyfarm.workflow.references import References, find_references
+from comfyfarm.workflow.packs.policy import pickle_findings, policy_findings
+from comfyfarm.workflow.reading.reader import read
+from comfyfarm.workflow.references.find import References, find_references
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -28,12 +32,16 @@ class Wanted(NamedTuple):
 def read_workflows(
     names: Sequence[str],
     schema: NodeSchema,
-    packs: KnownPacks,
+    index: PackIndex,
     *,
+    projects: Projects,
     registry: str | None = None,
     ask_remotes: bool = False,
 ) -> Wanted:
-    """Read them all. `registry`, `ask_remotes`: who is asked for what packs lack, as `resolve_online` says.
+    """Read them all.
+
+    `projects`: of these files, in their order. `registry`, `ask_remotes`: who is asked for what packs lack,
+    as `resolve_online` says.
 
     Raises:
         InputError: one of them cannot be read, or is wrong.
@@ -43,7 +51,7 @@ def read_workflows(
     hints: list[Hint] = []
     resolutions: list[PackResolution] = []
     findings: dict[Finding, None] = {}
-    for name in names:
+    for name, policy in zip(names, projects.policies, strict=True):
         reading = read(read_file(name), name=name, schema=schema)
         if has_errors(reading.findings):
             raise Refused(name, reading.findings)
@@ -52,13 +60,37 @@ def read_workflows(
         resolved = resolve_online(
             reading.nodes,
             schema,
-            index=packs.index,
-            choices=packs.project.packs,
+            index=index,
+            choices=projects.choices,
             registry=registry,
             ask_remotes=ask_remotes,
             run={node.class_type for node in reading.workflow.nodes},
         )
         resolutions.append(resolved)
         findings.update(dict.fromkeys(resolved.findings))
-        findings.update(dict.fromkeys(policy_findings(reading.nodes, resolved, policy=packs.project.policy)))
+        findings.update(dict.fromkeys(policy_findings(reading.nodes, resolved, policy=policy)))
     return Wanted(tuple(references), tuple(hints), tuple(resolutions), tuple(findings))
+
+
+def pickles(lock: Lock, workflows: Wanted, projects: Projects) -> tuple[Finding, ...]:
+    """Pickled files of a lock that a policy does not allow: of each workflow those that it needs."""
+    if len(set(projects.policies)) == 1:
+        needs = [(projects.policies[0], lock.models)]
+    else:
+        needs = [
+            (policy, _pinned(lock, references))
+            for policy, references in zip(projects.policies, workflows.references, strict=True)
+        ]
+    found = (
+        finding
+        for policy, models in needs
+        for finding in pickle_findings(((f"{m.folder}/{m.path}", m.sha256) for m in models), policy=policy)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _pinned(lock: Lock, references: References) -> tuple[LockedModel, ...]:
+    try:
+        return pin(references, lock)
+    except NamesMissing:  # which others say: until it is covered all of the lock may be meant
+        return lock.models

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from comfyfarm.addresses import mask
-from comfyfarm.errors import StoreError, TryLater, UsageError
+from comfyfarm.errors import FarmError, InputError, StoreError, TryLater, UsageError
 from comfyfarm.lock.safetensors import ReadAt
 from comfyfarm.lock.verify import SizeAt, local_path
 
 _AT_ONCE = 16
+_DENIED = "access denied"
+"""What a place says of a refusal, which the same call does not change."""
 _ASK_TIMEOUT_S = 10.0
 
 
@@ -64,24 +66,24 @@ def sizes_at(addresses: Iterable[str]) -> SizeAt:
 
     def size_at(address: str) -> int | None:
         answer = found[address]
-        if isinstance(answer, TryLater):
+        if isinstance(answer, FarmError):
             raise answer
         return answer
 
     return size_at
 
 
-async def _ask_all(addresses: Sequence[str]) -> dict[str, int | TryLater | None]:
+async def _ask_all(addresses: Sequence[str]) -> dict[str, int | FarmError | None]:
     slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(address: str) -> int | TryLater | None:
+    async def one(address: str) -> int | FarmError | None:
         from comfyfarm.cache.objects import open_place
 
         async with slots:
             try:
                 return await open_place(address).size_of("")
             except TryLater as exc:
-                return exc
+                return InputError(str(exc)) if _DENIED in str(exc) else exc
             except UsageError as exc:
                 return TryLater(str(exc))
 

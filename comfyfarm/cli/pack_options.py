@@ -1,16 +1,15 @@
 """Options that say where node packs are known from, what was chosen, and what the Python environment is."""
 
-import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
-from comfyfarm.addresses import expanded, is_address, read_bytes
-from comfyfarm.errors import CatalogueError
+from comfyfarm.addresses import expanded, is_address, mask, read_bytes
+from comfyfarm.errors import CatalogueError, InputError, UsageError
 
 if TYPE_CHECKING:  # read when an option asks for it
     from comfyfarm.lock.project_file import ProjectFile
@@ -29,16 +28,8 @@ _MANAGER_ROUTES = (
 """Folders with their versions, then addresses with commits; each under its new and its old name."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownPacks:
-    """What the options below give."""
-
-    index: "PackIndex"
-    project: "ProjectFile"
-
-
 def pack_options(function: Function) -> Function:
-    """Parameters `node_map` (a tuple), `custom_nodes`, `host_packs`, `config`, for `known_packs`."""
+    """Parameters `node_map` (a tuple), `custom_nodes`, `host_packs`, `config`, for `known_index`."""
     options = (
         click.option(
             "--node-map",
@@ -71,16 +62,21 @@ def online_pack_options(function: Function) -> Function:
     )(function)
 
 
-def known_packs(
-    node_map: tuple[str, ...],
-    custom_nodes: str | None,
-    host_packs: str | None,
-    *,
-    project: "ProjectFile",
-    schema_from: str | None = None,
-) -> KnownPacks:
-    """What `known_index` gives, together with a project file that has been read."""
-    return KnownPacks(known_index(node_map, custom_nodes, host_packs, schema_from=schema_from), project)
+def check_web_address(option: str, address: str | None) -> None:
+    """Refuse a value that can be no address of a web server; None is no value.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if address is None:
+        return
+    try:
+        parts = urlsplit(address)
+        is_one = parts.scheme.lower() in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket too many
+        is_one = False
+    if not is_one:
+        raise UsageError(f"{option} {mask(address)[:80]!r} is no address; write http://… or https://…")
 
 
 def known_index(
@@ -109,6 +105,8 @@ def known_index(
 
         parts.append(read_host_packs(read_bytes(host_packs, limit_bytes=_LIMIT_BYTES), name=host_packs))
     if schema_from is not None:
+        import asyncio  # 0.03 s that only this option pays
+
         parts.extend(asyncio.run(_asked(schema_from)))
     if node_map:
         from comfyfarm.lock.node_map import read_node_map
@@ -146,17 +144,34 @@ def load_project(config: str | None, workflow: str | None = None) -> "ProjectFil
     Raises:
         UsageError: it cannot be read.
     """
-    from comfyfarm.lock.project_file import (
-        PROJECT_LIMIT_BYTES,
-        ProjectFile,
-        find_project_file,
-        read_project_file,
-    )
+    from comfyfarm.lock.project_file import ProjectFile
+
+    name = project_name(config, workflow)
+    return ProjectFile() if name is None else read_project(name)
+
+
+def project_name(config: str | None, workflow: str | None = None) -> str | None:
+    """The path or address of the project file that counts; None where there is none."""
+    from comfyfarm.lock.project_file import find_project_file
 
     if config is not None:
-        return read_project_file(read_bytes(config, limit_bytes=PROJECT_LIMIT_BYTES), name=config)
+        return config
     is_path = workflow is not None and not is_address(workflow)
     found = find_project_file(Path(workflow if is_path and workflow is not None else "."))
-    if found is None:
-        return ProjectFile()
-    return read_project_file(read_bytes(str(found), limit_bytes=PROJECT_LIMIT_BYTES), name=str(found))
+    return None if found is None else str(found)
+
+
+def read_project(name: str) -> "ProjectFile":
+    """The project file of that name.
+
+    Raises:
+        UsageError: it cannot be read.
+        TryLater: the address did not answer.
+    """
+    from comfyfarm.lock.project_file import PROJECT_LIMIT_BYTES, read_project_file
+
+    try:
+        data = read_bytes(name, limit_bytes=PROJECT_LIMIT_BYTES)
+    except InputError as exc:  # it is the set-up that is wrong, not the workflow's data
+        raise UsageError(str(exc)) from exc
+    return read_project_file(data, name=name)

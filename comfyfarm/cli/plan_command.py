@@ -2,17 +2,23 @@
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
-from comfyfarm.addresses import expanded, read_bytes
+from comfyfarm.addresses import expanded, mask
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
+from comfyfarm.cli.pack_options import check_web_address
+from comfyfarm.cli.words import counted
 from comfyfarm.errors import UsageError
-from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
-from comfyfarm.lock.lockfile import Lock, read_lock
+from comfyfarm.lock.hash_store import HashStore
+from comfyfarm.lock.lockfile import Lock, LockedModel
 from comfyfarm.plan.host_plan import HostFacts, HostPlan, plan_host, shown
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.findings import Severity
@@ -21,7 +27,7 @@ _GIB = 1 << 30
 
 
 @click.command("plan")
-@click.argument("lock", default="comfyfarm.lock", metavar="[LOCK]")
+@click.argument("lock", default=DEFAULT_LOCK, metavar="[LOCK]")
 @click.option("--cache", type=click.Path(path_type=Path), help="Default: the user's cache directory.")
 @click.option("--models-dir", type=click.Path(path_type=Path), help="Where the servers look for models.")
 @click.option("--custom-nodes", type=click.Path(path_type=Path), help="The node packs that are installed.")
@@ -45,8 +51,19 @@ def command(
     *,
     as_json: bool,
 ) -> None:
-    """What a lock needs of this machine: bytes, disk, node packs, VRAM. Exit 1 when it cannot fit."""
-    read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
+    """What a lock needs of this machine: bytes, disk, node packs, VRAM.
+
+    Nothing is asked that is not given. Without --server and --vram-gb, VRAM is told and not checked;
+    without --server the version of ComfyUI is not; without --custom-nodes every locked pack counts as to
+    be installed; without --quota-gb the cache may grow as large as its disk; without --models-dir it is
+    not looked whether files of others lie in the way of links. The disk is always looked at.
+
+    Exit status: 1 when it cannot fit, or LOCK is none; 3 when an address or server does not answer.
+    """
+    if server is not None:
+        check_web_address("--server", server)
+    with json_when_refused(as_json, lock=mask(lock), fits=False):
+        read = open_lock(lock)
     blobs = BlobStore((cache or read_settings().cache_dir).absolute())
     vram_bytes, version = asyncio.run(_ask(server)) if server else (None, None)
     facts = HostFacts(
@@ -57,11 +74,11 @@ def command(
         vram_bytes=vram_bytes if vram_gb is None else _bytes(vram_gb) or None,
         packs=_packs(custom_nodes) if custom_nodes is not None else None,
         comfyui=version,
-        foreign=_foreign(read, blobs, models_dir) if models_dir is not None else (),
+        **(_lying(read, blobs, models_dir) if models_dir is not None else {}),
     )
     plan = plan_host(read, facts)
     if as_json:
-        raw = {"lock": lock, "fits": plan.fits, **plan.model_dump(mode="json")}
+        raw = {"lock": mask(lock), "fits": plan.fits, **plan.model_dump(mode="json")}
         click.echo(json.dumps(raw, ensure_ascii=False))
     else:
         _print(plan)
@@ -94,26 +111,56 @@ def _packs(custom_nodes: Path) -> dict[str, str | None]:
     return {pack.url: pack.commit for pack in installed if pack.url is not None}
 
 
-def _foreign(lock: Lock, blobs: BlobStore, models_dir: Path) -> tuple[str, ...]:
-    """Files where models would be linked that are no links into the cache, and no names of its blobs."""
+def _lying(lock: Lock, blobs: BlobStore, models_dir: Path) -> dict[str, Any]:
+    """What lies where models would be linked and is no link into the cache, nor a name of its blobs.
+
+    Such a file is in the way (`foreign`), unless it has the locked content (`in_place`).
+    """
     root = expanded(models_dir).absolute()
     if not root.is_dir():
         raise UsageError(f"{root}: there is no such folder; name ComfyUI's models folder")
-    names = ((f"{m.folder}/{m.path}", root / m.folder / m.path, blobs.path(m.sha256)) for m in lock.models)
-    return tuple(name for name, file, blob in names if file.exists() and not _is_ours(file, blob, blobs))
+    others = [(model, file) for model, file in _places(lock, root) if not _is_ours(model, file, blobs)]
+    hashes = HashStore(read_settings().state_dir)
+    is_in_place = {f"{m.folder}/{m.path}": _has_content(file, m, hashes) for m, file in others}
+    hashes.save()
+    return {
+        "foreign": tuple(name for name, is_so in is_in_place.items() if not is_so),
+        "in_place": frozenset(name for name, is_so in is_in_place.items() if is_so),
+    }
 
 
-def _is_ours(file: Path, blob: Path, blobs: BlobStore) -> bool:
+def _places(lock: Lock, root: Path) -> Iterator[tuple[LockedModel, Path]]:
+    """Where something lies already, be it a link to nowhere, or a file instead of a folder."""
+    for model in lock.models:
+        file = root / model.folder / model.path
+        above = [folder for folder in file.parents if folder.is_relative_to(root)]
+        if os.path.lexists(file) or any(os.path.lexists(one) and not one.is_dir() for one in above):
+            yield model, file
+
+
+def _has_content(file: Path, model: LockedModel, hashes: HashStore) -> bool:
+    try:
+        return file.stat().st_size == model.size and hashes.of(file)[0] == model.sha256
+    except OSError:
+        return False
+
+
+def _is_ours(model: LockedModel, file: Path, blobs: BlobStore) -> bool:
     if file.is_symlink():
         return file.resolve().is_relative_to(blobs.root.resolve())
-    return blob.exists() and file.samefile(blob)
+    blob = blobs.path(model.sha256)
+    return blob.exists() and file.exists() and file.samefile(blob)
 
 
 def _print(plan: HostPlan) -> None:
     click.echo(f"{plan.host}: {'fits' if plan.fits else 'does not fit'}")
     click.echo(
-        f"  fetch   {shown(plan.fetch_bytes)} in {len(plan.fetch)} files; {shown(plan.reuse_bytes)} are here"
+        f"  fetch   {shown(plan.fetch_bytes)} in {counted(len(plan.fetch), 'file')}; "
+        f"{shown(plan.reuse_bytes)} here already"
     )
+    in_place = sum(finding.code == "in_place" for finding in plan.findings)
+    if in_place:
+        click.echo(f"  keep    {counted(in_place, 'file')} with the locked content in --models-dir")
     if plan.evict_bytes:
         click.echo(f"  evict   {shown(plan.evict_bytes)} to keep within the quota")
     for pack in plan.install:

@@ -12,13 +12,14 @@ from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.pack_options import known_index, load_project, pack_options
 from comfyfarm.cli.report_view import print_report
 from comfyfarm.cli.schema_option import load_schema, schema_options
+from comfyfarm.cli.words import counted
 from comfyfarm.cli.workflow_files import is_media, listed, read_file
 from comfyfarm.errors import InputError, UsageError
-from comfyfarm.workflow.findings import error
+from comfyfarm.workflow.findings import Refused, error
 from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.preflight import PackRules, preflight
-from comfyfarm.workflow.report import Report
-from comfyfarm.workflow.sarif import to_sarif
+from comfyfarm.workflow.reports.report import Report
+from comfyfarm.workflow.reports.sarif import to_sarif
 from comfyfarm.workflow.schema import NodeSchema
 
 _NO_GRAPH = "not_comfy_metadata"
@@ -52,18 +53,27 @@ def command(
     as_json: bool,
     as_sarif: bool,
 ) -> None:
-    """Read workflows: what they need, and what is wrong with them. Exit 1 on any error.
+    """Read workflows: what they need, and what is wrong with them.
 
     FILE is a workflow of any format: API or UI, the body of a request, or a picture, video or sound that
-    ComfyUI wrote. A DIR is looked through for all of them.
+    ComfyUI wrote. A DIR is searched, with all folders in it, for .json files and for such media; media
+    without a graph are passed over.
+
+    Exit status: 1 on any error in a file, 2 when a call or comfyfarm.toml is wrong, 3 when an address or
+    the server of --schema-from does not answer.
     """
     if as_json and as_sarif:
         raise UsageError("--json and --sarif exclude each other")
-    asked = _Asked(
-        load_schema(schema, schema_from),
-        known_index(node_map, custom_nodes, host_packs, schema_from=schema_from),
-        config,
-    )
+    try:
+        asked = _Asked(
+            load_schema(schema, schema_from),
+            known_index(node_map, custom_nodes, host_packs, schema_from=schema_from),
+            config,
+        )
+    except InputError as exc:
+        if as_json:
+            _print_refused(files, exc)
+        raise
     reports = []
     for report in _reports(files, asked):
         if as_json:
@@ -86,7 +96,16 @@ def _reports(files: tuple[str, ...], asked: _Asked) -> Iterator[Report]:
         else:
             yield report
     if passed:
-        say(f"{passed} media files without a graph are passed over")
+        say(f"{counted(passed, 'media file')} without a graph {'is' if passed == 1 else 'are'} passed over")
+
+
+def _print_refused(files: tuple[str, ...], exc: InputError) -> None:
+    """No file is looked at, and each has its line."""
+    wrong = exc.findings if isinstance(exc, Refused) else ()
+    found = wrong or (error("unreadable", str(exc), "name a file that can be read"),)
+    for name in files:
+        report = Report(file=mask(name), format="unknown", findings=found)
+        click.echo(json.dumps(report.model_dump(mode="json"), ensure_ascii=False))
 
 
 def _report(name: str, asked: _Asked) -> Report:

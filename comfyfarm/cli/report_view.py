@@ -6,12 +6,14 @@ from itertools import groupby
 
 import click
 
+from comfyfarm.addresses import mask
+from comfyfarm.cli.words import counted
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.assets import Asset
 from comfyfarm.workflow.findings import Finding, Severity
 from comfyfarm.workflow.packs.pack import Pack
-from comfyfarm.workflow.references import Reference
-from comfyfarm.workflow.report import Report
+from comfyfarm.workflow.references.find import Reference
+from comfyfarm.workflow.reports.report import Report
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _ALIKE = 5  # places of one finding that are shown one by one
@@ -26,23 +28,19 @@ def print_report(report: Report) -> None:
 def report_lines(report: Report) -> Iterator[str]:
     """The lines of it, coloured where the terminal is one."""
     counts = Counter(found.severity for found in report.findings)
-    head = f"{report.file}: {report.format}, {len(report.classes)} nodes, "
+    head = f"{report.file}: {report.format}, {counted(len(report.classes), 'node')}, "
     yield click.style(
-        head + ", ".join(_count(counts[one], one.value) for one in (Severity.ERROR, Severity.WARNING)),
+        head + ", ".join(counted(counts[one], one.value) for one in (Severity.ERROR, Severity.WARNING)),
         bold=True,
     )
     for severity in Severity:
         yield from _findings([f for f in report.findings if f.severity is severity], report)
     yield from _section("models", _models(report.references))
     yield from _section(
-        "unclear", (f"{u.name}  {_place(report, u.node, u.input)}" for u in report.unclassified)
+        "unclear", (f"{mask(u.name)}  {_place(report, u.node, u.input)}" for u in report.unclassified)
     )
     yield from _section("packs", _packs(report.packs))
     yield from _section("inputs", _inputs(report.assets))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _findings(found: Sequence[Finding], report: Report) -> Iterator[str]:
@@ -77,7 +75,7 @@ def _models(references: Sequence[Reference]) -> Iterator[str]:
     """Each file once, with the nodes that name it."""
     key: Callable[[Reference], tuple[str, str, str, bool]] = lambda r: (  # noqa: E731
         r.folder or r.kind.value,
-        r.path or "(by itself)",
+        mask(r.path or "(by itself)"),
         r.kind.value,
         not r.active,
     )
@@ -98,4 +96,5 @@ def _packs(packs: Sequence[Pack]) -> Iterator[str]:
 
 def _inputs(assets: Sequence[Asset]) -> Iterator[str]:
     for asset in assets:
-        yield f"{asset.name}  (node {asset.node} {asset.class_type}.{asset.input})"
+        idle = "" if asset.active else "not active; "
+        yield f"{mask(asset.name)}  ({idle}node {asset.node} {asset.class_type}.{asset.input})"

@@ -1,6 +1,5 @@
 """`--schema FILE | --schema-from URL`: which node classes there are, and what they take."""
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from comfyfarm.addresses import mask, read_bytes
+from comfyfarm.cli.pack_options import check_web_address
 from comfyfarm.errors import UsageError
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -32,13 +32,17 @@ def load_schema(schema: str | None, schema_from: str | None) -> NodeSchema:
     """The schema that the options name; a server's comes with its map of models folders.
 
     Raises:
-        UsageError: both are given.
+        InputError: the file is none that a server answers.
+        UsageError: both are given, or the server's address is none.
     """
-    if schema and schema_from:
+    if schema is not None and schema_from is not None:
         raise UsageError("--schema and --schema-from exclude each other")
-    if schema:
+    if schema is not None:
         return NodeSchema.from_object_info(read_bytes(schema, limit_bytes=_SCHEMA_LIMIT_BYTES), name=schema)
-    if schema_from:
+    if schema_from is not None:
+        check_web_address("--schema-from", schema_from)
+        import asyncio  # 0.03 s, as below
+
         return asyncio.run(_ask(schema_from))
     return NodeSchema.shipped()
 

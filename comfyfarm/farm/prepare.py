@@ -24,7 +24,7 @@ from comfyfarm.plan.job import JobSpec
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.findings import Severity
 from comfyfarm.workflow.overrides import read_overrides
-from comfyfarm.workflow.references import Reference, References, Unclassified, find_references
+from comfyfarm.workflow.references.find import Reference, References, Unclassified, find_references
 from comfyfarm.workflow.schema import NodeSchema
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def prepare_for_all(request: RenderRequest, sources: Sources, schemas: Iterable[
     Raises:
         InputError: none is left, or what no server can mend: an unlocked model, a missing input file.
     """
-    distinct = {schema.sha256: schema for schema in schemas}
+    distinct = {schema.offers_sha256: schema for schema in schemas}
     fit: list[Prepared] = []
     unfit: dict[Sha256, WorkflowError | OverrideError] = {}
     for digest, schema in distinct.items():

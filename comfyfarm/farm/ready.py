@@ -12,7 +12,7 @@ from comfyfarm.lock.lockfile import LockedModel
 from comfyfarm.lock.project_file import ProjectFile
 from comfyfarm.plan.job import JobSpec
 from comfyfarm.plan.job_file import JobLine
-from comfyfarm.workflow.check import check
+from comfyfarm.workflow.checks.check import check
 from comfyfarm.workflow.file_node import file_node
 from comfyfarm.workflow.findings import Finding, Refused
 from comfyfarm.workflow.graph import Workflow

@@ -28,7 +28,7 @@ from comfyfarm.errors import (
 )
 from comfyfarm.ids import Sha256
 from comfyfarm.ledger.records import ServerRecord
-from comfyfarm.workflow.references import Kind, Reference
+from comfyfarm.workflow.references.find import Kind, Reference
 from comfyfarm.workflow.schema import NodeSchema
 
 logger = logging.getLogger(__name__)
@@ -248,10 +248,10 @@ def suited(servers: Sequence[Server], unfit: Mapping[Sha256, str]) -> tuple[Serv
         WorkflowError: none is left; with what is wrong.
     """
     for server in servers:
-        if server.node_schema.sha256 in unfit:
-            reason = unfit[server.node_schema.sha256]
+        if server.node_schema.offers_sha256 in unfit:
+            reason = unfit[server.node_schema.offers_sha256]
             logger.warning("server left out: the workflow cannot run on %s: %s", mask(server.url), reason)
-    able = tuple(server for server in servers if server.node_schema.sha256 not in unfit)
+    able = tuple(server for server in servers if server.node_schema.offers_sha256 not in unfit)
     if not able:
         raise WorkflowError("\n".join(dict.fromkeys(unfit.values())))
     return able

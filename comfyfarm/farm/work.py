@@ -14,7 +14,7 @@ from comfyfarm.workflow.assets import find_assets, place_assets
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.overrides import apply_overrides
 from comfyfarm.workflow.prefix import expected_outputs, with_output_prefix
-from comfyfarm.workflow.reader import read_workflow
+from comfyfarm.workflow.reading.reader import read_workflow
 from comfyfarm.workflow.schema import NodeSchema
 
 

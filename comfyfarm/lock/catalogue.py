@@ -8,14 +8,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from comfyfarm.addresses import base_name, mask
 from comfyfarm.errors import CatalogueError
+from comfyfarm.lock.json_file import read_json
 from comfyfarm.lock.listing import Catalogue as Catalogue
 from comfyfarm.lock.listing import CatalogueEntry as CatalogueEntry
 from comfyfarm.lock.listing import collect
 from comfyfarm.lock.listing import merge as merge
 from comfyfarm.lock.lockfile import LockedRepo, flaws_of
 from comfyfarm.lock.models_folder import catalogue_from_dir as catalogue_from_dir
-from comfyfarm.workflow.findings import Refused
-from comfyfarm.workflow.strict import strict_json
 
 _FORM = "a catalogue lists folder, path, sha256, size and sources of each model, id and revision of each repo"
 _ENTRIES = TypeAdapter(tuple[CatalogueEntry, ...])
@@ -63,7 +62,7 @@ def parse_document(data: bytes, *, name: str) -> Any:
     if kind == "json" or (kind not in {"toml", "yaml", "yml"} and data.lstrip()[:1] in {b"[", b"{"}):
         # `[[models]]` begins like JSON; a JSON list of lists is no catalogue.
         if kind == "json" or not data.lstrip().startswith(b"[["):
-            return _json(data, name)
+            return read_json(data, name=name, remedy=f"mend it there; {_FORM}")
         kind = "toml"
     try:
         text = data.decode("utf-8-sig")
@@ -74,13 +73,6 @@ def parse_document(data: bytes, *, name: str) -> Any:
         raise CatalogueError(f"{shown}: not TOML: {exc}; {_FORM}") from exc
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
         raise CatalogueError(f"{shown}: not YAML: {_one_line(exc)}; {_FORM}") from exc
-
-
-def _json(data: bytes, name: str) -> Any:
-    try:
-        return strict_json(data, name=name)
-    except Refused as exc:
-        raise CatalogueError(str(exc)) from exc
 
 
 def _one_line(exc: Exception) -> str:

@@ -1,5 +1,6 @@
 """What one lock has that another has not, and what both have differently."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,7 +37,8 @@ class Change(BaseModel):
         if not self.field and self.name:
             return f"{sign} {title}{_content(self.new if self.old is None else self.old)}"
         place = f"{title} {self.field}".strip()
-        return f"{sign} {place}: {_shown(self.old)} → {_shown(self.new)}"
+        old, new = (_header(one) if self.field == "header" else one for one in (self.old, self.new))
+        return f"{sign} {place}: {_shown(old)} → {_shown(new)}"
 
 
 def diff(old: Lock, new: Lock) -> tuple[Change, ...]:
@@ -109,5 +111,25 @@ def _content(item: JsonValue) -> str:
 
 
 def _shown(value: JsonValue) -> str:
-    text = str(value) if value is not None else "nothing"
+    text = _words(value)
     return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _words(value: JsonValue) -> str:
+    """Texts as they are, lists one behind the other, anything else as JSON."""
+    if value is None or value == []:
+        return "nothing"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _header(header: JsonValue) -> JsonValue:
+    """The summary of a model's header in a few words, such as `safetensors, 1 tensor, F16 5000 bytes`."""
+    if not isinstance(header, dict):
+        return header
+    tensors, dtypes = header.get("tensors"), header.get("dtypes")
+    words = [str(header.get("kind", "")), f"{tensors} tensor{'' if tensors == 1 else 's'}"]
+    for name, count in dtypes.items() if isinstance(dtypes, dict) else ():
+        words.append(f"{name} {count.get('bytes')} bytes" if isinstance(count, dict) else name)
+    return ", ".join(word for word in words if word)

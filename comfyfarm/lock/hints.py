@@ -14,7 +14,7 @@ from comfyfarm.lock.match import Need
 from comfyfarm.lock.paths import is_safe
 from comfyfarm.workflow.file_node import FileNode
 from comfyfarm.workflow.folders import modern
-from comfyfarm.workflow.references import Unclassified
+from comfyfarm.workflow.references.find import Unclassified
 
 _WEB = re.compile(r"^https?://", re.IGNORECASE)
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")

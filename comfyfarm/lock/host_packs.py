@@ -5,11 +5,10 @@ from typing import Any
 
 from comfyfarm.addresses import mask
 from comfyfarm.errors import CatalogueError
-from comfyfarm.workflow.findings import Refused
+from comfyfarm.lock.json_file import read_json
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex, unique_repos
 from comfyfarm.workflow.packs.urls import from_aux_id, repo_name, repo_url
 from comfyfarm.workflow.packs.versions import VersionKind, classify, plain
-from comfyfarm.workflow.strict import strict_json
 
 _SNAPSHOT = {"git_custom_nodes", "cnr_custom_nodes"}
 _REMEDY = "give a snapshot of ComfyUI-Manager, or what its /customnode/installed answers"
@@ -21,10 +20,7 @@ def read_host_packs(data: bytes, *, name: str) -> PackIndex:
     Raises:
         CatalogueError: it is neither.
     """
-    try:
-        raw = strict_json(data, name=name)
-    except Refused as exc:
-        raise CatalogueError(str(exc)) from exc
+    raw = read_json(data, name=name, remedy=_REMEDY)
     if isinstance(raw, dict) and isinstance(raw.get("custom_nodes"), dict):
         raw = raw["custom_nodes"]  # as the Manager writes it for people
     if not isinstance(raw, dict):

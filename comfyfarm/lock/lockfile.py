@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -19,12 +19,12 @@ from pydantic import (
 from comfyfarm.addresses import mask
 from comfyfarm.errors import CatalogueError
 from comfyfarm.ids import Sha256
+from comfyfarm.lock.json_file import read_json
 from comfyfarm.lock.paths import SafeFolder, SafePath
-from comfyfarm.workflow.findings import Refused
-from comfyfarm.workflow.strict import strict_json
 
 VERSION: Final = 1
 _MOST_BYTES = 1 << 46  # 64 TiB: more is a slip, and planning its parts would take all memory
+_REMEDY = "make one with `comfyfarm lock`"
 _Source = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -129,18 +129,17 @@ def write_lock(lock: Lock) -> bytes:
     return f"{text}\n".encode()
 
 
-def read_lock(data: bytes, *, name: str) -> Lock:
-    """Read a lock file.
+def read_lock(data: bytes, *, name: str, remedy: str = _REMEDY) -> Lock:
+    """Read a lock file. `remedy`: what to do where it is something else altogether.
 
     Raises:
         CatalogueError: it is none, or of another version; every flaw is named with its place.
     """
-    try:
-        raw = strict_json(data, name=name)
-    except Refused as exc:
-        raise CatalogueError(str(exc)) from exc
+    raw = read_json(data, name=name, remedy=remedy)
+    if _is_workflow(raw):
+        raise CatalogueError(f"{mask(name)}: is no lock (it looks like a workflow); {remedy}")
     if not isinstance(raw, dict):
-        raise CatalogueError(f"{mask(name)}: is no lock; make one with `comfyfarm lock`")
+        raise CatalogueError(f"{mask(name)}: is no lock; {remedy}")
     if raw.get("version") != VERSION or isinstance(raw["version"], bool):
         raise CatalogueError(
             f"{mask(name)}: version is {raw.get('version')!r:.40}, and this comfyfarm reads version "
@@ -152,6 +151,14 @@ def read_lock(data: bytes, *, name: str) -> Lock:
         raise CatalogueError("\n".join(_flaws(exc, mask(name)))) from exc
 
 
+def _is_workflow(raw: Any) -> bool:
+    if not isinstance(raw, dict):
+        return False
+    if isinstance(raw.get("nodes"), list) or isinstance(raw.get("prompt"), dict):
+        return True
+    return any(isinstance(node, dict) and "class_type" in node for node in raw.values())
+
+
 def _flaws(exc: ValidationError, name: str) -> Iterable[str]:
     return flaws_of(exc, name, remedy="make the lock again with `comfyfarm lock`")
 
@@ -160,4 +167,6 @@ def flaws_of(exc: ValidationError, name: str, *, remedy: str) -> Iterable[str]:
     """What pydantic found, one line each: the file, the place in it, what, and what to do."""
     for flaw in exc.errors(include_url=False):
         place = ".".join(str(step) for step in flaw["loc"]) or "the whole"
-        yield f"{name}: {place}: {flaw['msg'].removeprefix('Value error, ')}; {remedy}"
+        what = flaw["msg"].removeprefix("Value error, ")
+        is_number = flaw["type"] == "string_type" and type(flaw["input"]) in {int, float}
+        yield f"{name}: {place}: {what}; {'put it in quotes' if is_number else remedy}"

@@ -7,10 +7,10 @@ from urllib.parse import unquote
 
 from comfyfarm.lock.listing import Catalogue, CatalogueEntry, LooseFile
 from comfyfarm.lock.paths import is_safe
-from comfyfarm.workflow.embeddings import SUFFIXES
 from comfyfarm.workflow.findings import Finding, error, warning
 from comfyfarm.workflow.folders import approx_vae, modern
-from comfyfarm.workflow.references import Kind, Reference, Unclassified
+from comfyfarm.workflow.references.embeddings import SUFFIXES
+from comfyfarm.workflow.references.find import Kind, Reference, Unclassified
 
 Need = Reference | Unclassified
 

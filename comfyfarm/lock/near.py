@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from comfyfarm.addresses import mask
 from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.match import Need
-from comfyfarm.workflow.references import Kind, Unclassified
+from comfyfarm.workflow.references.find import Kind, Unclassified
 
 _NEAR = 3
 _MOST_COMPARED = 1000

@@ -11,7 +11,7 @@ from comfyfarm.lock.match import BY_BASENAME, Match, Need, match
 from comfyfarm.lock.near import missing_line, title_of
 from comfyfarm.workflow.findings import Finding, error, has_errors, warning
 from comfyfarm.workflow.folders import modern
-from comfyfarm.workflow.references import Kind, Unclassified
+from comfyfarm.workflow.references.find import Kind, Unclassified
 
 _Key = tuple[str, str]
 _NEAR_FOR = 20  # names; near ones of more are read by nobody, and each costs a look at the whole catalogue

@@ -13,7 +13,7 @@ from comfyfarm.lock.resolution import Unresolved as Unresolved
 from comfyfarm.lock.resolution import resolve
 from comfyfarm.workflow.findings import Finding
 from comfyfarm.workflow.folders import modern
-from comfyfarm.workflow.references import References
+from comfyfarm.workflow.references.find import References
 
 _NOT_THERE = "the catalogue does not have these models:"
 

@@ -95,7 +95,7 @@ def compile_requirements(
 
     Raises:
         TryLater: an index did not answer.
-        UsageError: the wheelhouse is no folder.
+        UsageError: the wheelhouse is no folder, or uv knows no such platform or Python.
     """
     if target.wheelhouse is not None and not target.wheelhouse.is_dir():
         raise UsageError(f"{target.wheelhouse}: is no folder of wheels")
@@ -148,6 +148,8 @@ def _failure(stderr: str, groups: Sequence[Sequence[RequirementLine]]) -> Answer
     if broken is not None:
         line = _at(groups[int(broken[1])], int(broken[2]))
         return Answer(Ending.BROKEN_LINE, reason=reason.rpartition(" cause: ")[2], broken=line)
+    if "invalid value" in stderr and "--python-" in stderr:
+        raise UsageError(f"uv does not take a value: {reason[:300]}")
     if "No solution found" in stderr:
         return Answer(Ending.NO_SOLUTION, reason=reason)
     if _NETWORK.search(stderr):

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from comfyfarm.addresses import is_address, mask
-from comfyfarm.errors import TryLater
+from comfyfarm.errors import FarmError, InputError, TryLater
 from comfyfarm.lock.hash_store import HashStore
 from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.lockfile import Lock, LockedModel
@@ -14,14 +14,19 @@ from comfyfarm.workflow.findings import Finding, Severity, error, info, warning
 from comfyfarm.workflow.folders import modern
 from comfyfarm.workflow.packs.pack import Pack
 from comfyfarm.workflow.packs.urls import repo_key, repo_url
-from comfyfarm.workflow.references import References
+from comfyfarm.workflow.references.find import References
 from comfyfarm.workflow.schema import NodeSchema
 
 SizeAt = Callable[[str], int | None]
-"""Size in bytes of what lies at an address; None when there is nothing. Raises `TryLater`, too."""
+"""Size in bytes of what lies at an address; None when there is nothing.
+
+Raises `TryLater` where there is no answer, and `InputError` where access is denied.
+"""
 
 SILENT = "source_silent"
 """Code of a source that gave no answer: the same call may succeed later."""
+DENIED = "source_denied"
+"""Code of a source that lets nobody in with these credentials."""
 _REMEDY = "bring the file back, or look the name up anew: comfyfarm lock update"
 
 
@@ -29,12 +34,15 @@ def check_sources(lock: Lock, *, size_at: SizeAt, hashes: HashStore) -> Iterator
     """Every source that the lock names: files of this machine by their bytes, addresses by their size."""
     for model in lock.models:
         if not model.sources:
-            message = f"{_title(model)} has no source; a mirror must have it"
-            yield warning("no_source", message, "name the mirror with --mirror, or make the lock again")
+            message = f"{_title(model)} has no source, so that there is nothing to look at"
+            remedy = "name the mirror or models folder that has it with --against, or make the lock again"
+            yield warning("no_source", message, remedy)
         each = [list(_source(model, source, size_at, hashes)) for source in model.sources]
         is_there = not all(each)
         for finding in (finding for findings in each for finding in findings):
-            quiet = finding.code == SILENT and is_there  # another source has the file: that is enough
+            quiet = (
+                finding.code in {SILENT, DENIED} and is_there
+            )  # another source has the file: that is enough
             yield finding.model_copy(update={"severity": Severity.WARNING}) if quiet else finding
 
 
@@ -59,9 +67,11 @@ def check_blobs(lock: Lock, *, name: str, size_at: SizeAt, hashes: HashStore | N
             continue
         try:
             size = size_at(model.sha256)
-        except TryLater as exc:
-            yield _silent(model, str(exc))
-            return
+        except (TryLater, InputError) as exc:
+            yield _unanswered(model, exc)
+            if isinstance(exc, TryLater):
+                return  # of the others it would be the same
+            continue
         if size is None:
             yield _missing(model, f"{mask(name)} does not have it")
         elif size != model.size:
@@ -80,14 +90,21 @@ def check_cover(
         except Unresolved as exc:
             whole = False
             yield from exc.findings
-            remedy = f"run `comfyfarm lock {name} --catalog CATALOGUE -o {lock_name}`"
             for one in exc.names:
-                yield error("not_locked", f"{name} needs {one}, which is not locked", remedy)
+                yield _not_locked(name, one, lock_name)
         else:
             used |= {(modern(model.folder), model.path) for model in pinned}
     for model in lock.models if whole else ():
         if (modern(model.folder), model.path) not in used:
             yield info("unused_pin", f"no workflow needs {_title(model)}", "make the lock again without it")
+
+
+def _not_locked(workflow: str, line: str, lock_name: str) -> Finding:
+    """`line`: the name, who wants it, and behind a `;` what is written much alike in the lock."""
+    what, mark, near = line.partition("; near: ")
+    remedy = f"run `comfyfarm lock {workflow} --catalog CATALOGUE -o {lock_name}`"
+    remedy += f", or correct the name: {near} in the lock" if mark else ""
+    return error("not_locked", f"{workflow} needs {what}, which is not locked", remedy)
 
 
 def check_packs(lock: Lock, needed: Iterable[Pack], *, workflow: str) -> Iterator[Finding]:
@@ -147,8 +164,8 @@ def _file(model: LockedModel, path: Path, hashes: HashStore) -> Iterator[Finding
 def _sized(model: LockedModel, source: str, size_at: SizeAt) -> Iterator[Finding]:
     try:
         size = size_at(source)
-    except TryLater as exc:
-        yield _silent(model, str(exc))
+    except (TryLater, InputError) as exc:
+        yield _unanswered(model, exc)
         return
     if size is None:
         yield _missing(model, f"{mask(source)} is not there")
@@ -165,8 +182,11 @@ def _differs(model: LockedModel, what: str) -> Finding:
     return error("content_differs", f"{_title(model)}: {what}, and {pinned}", _REMEDY)
 
 
-def _silent(model: LockedModel, what: str) -> Finding:
-    return error(SILENT, f"{_title(model)}: {what}", "try again later")
+def _unanswered(model: LockedModel, exc: FarmError) -> Finding:
+    message = f"{_title(model)}: {exc}"
+    if isinstance(exc, TryLater):
+        return error(SILENT, message, "try again later")
+    return error(DENIED, message, "or name a place that has it with --against")
 
 
 def _title(model: LockedModel) -> str:

@@ -38,6 +38,8 @@ class HostFacts(BaseModel):
     comfyui: str | None = None
     foreign: tuple[str, ...] = ()
     """`folder/path` of files that are not ours and lie where the lock's models would be linked."""
+    in_place: frozenset[str] = frozenset()
+    """`folder/path` of such files that have the locked content."""
 
 
 class PackChange(BaseModel):
@@ -62,7 +64,7 @@ class HostPlan(BaseModel):
     """Contents to fetch, each once, largest first."""
     fetch_bytes: NonNegativeInt
     reuse_bytes: NonNegativeInt
-    """Of the lock's files that are in the cache already."""
+    """Of the lock's files that are here already, in the cache or in their place."""
     evict_bytes: NonNegativeInt
     """That have to leave the cache to keep within its quota."""
     install: tuple[PackChange, ...]
@@ -82,7 +84,8 @@ def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
     Refused, as findings of severity error: `disk_full`, `quota_short`, `vram_short`, `foreign_file`.
     A file counts once, however many names it has.
     """
-    wanted = {model.sha256: model for model in lock.models}
+    every = {model.sha256: model for model in lock.models}
+    wanted = {model.sha256: model for model in lock.models if _title(model) not in host.in_place}
     absent = sorted(
         (model for model in wanted.values() if model.sha256 not in host.cached),
         key=lambda model: (-model.size, model.sha256),
@@ -97,6 +100,7 @@ def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
         *_quota(host, whole),
         *_sources(absent),
         *_foreign(host),
+        *_in_place(host),
         *_vram(host, vram),
         *_differences(lock, host),
     )
@@ -104,7 +108,7 @@ def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
         host=host.name,
         fetch=tuple(model.sha256 for model in absent),
         fetch_bytes=fetch_bytes,
-        reuse_bytes=whole - fetch_bytes,
+        reuse_bytes=sum(model.size for model in every.values()) - fetch_bytes,
         evict_bytes=evict,
         install=install,
         change=change,
@@ -126,7 +130,7 @@ def _disk(host: HostFacts, fetch_bytes: int, evict_bytes: int) -> Iterator[Findi
             "disk_full",
             f"{shown(fetch_bytes)} have to be fetched, and the disk of {host.name} has "
             f"{shown(host.disk_free_bytes)} free",
-            "evict from the cache, or give --cache on a larger disk",
+            "make room there, or give --cache on a larger disk",
         )
     elif left < _DISK_RESERVE_BYTES:
         message = f"after fetching {shown(fetch_bytes)}, {host.name} has {shown(left)} of disk left"
@@ -138,13 +142,13 @@ def _quota(host: HostFacts, whole_bytes: int) -> Iterator[Finding]:
         message = (
             f"the lock's files are {shown(whole_bytes)}, and the cache may hold {shown(host.quota_bytes)}"
         )
-        yield error("quota_short", message, "raise the cache's quota")
+        yield error("quota_short", message, "raise --quota-gb, or lock fewer models")
 
 
 def _sources(absent: list[LockedModel]) -> Iterator[Finding]:
     for model in absent:
         if not model.sources:
-            message = f"{model.folder}/{model.path} is not here, and the lock has no source of it"
+            message = f"{_title(model)} is not here, and the lock has no source of it"
             yield warning("no_source", message, "fetch with --mirror, or make the lock again with a source")
 
 
@@ -155,6 +159,17 @@ def _foreign(host: HostFacts) -> Iterator[Finding]:
             f"files that are not ours lie where models should go: {', '.join(host.foreign[:_SHOWN])}{more}"
         )
         yield error("foreign_file", message, "move them away: they are never overwritten")
+
+
+def _in_place(host: HostFacts) -> Iterator[Finding]:
+    for name in sorted(host.in_place):
+        message = f"{name} lies in its place already, with the locked content"
+        remedy = "nothing; where all models do, call render without --models-dir, which links no files"
+        yield info("in_place", message, remedy)
+
+
+def _title(model: LockedModel) -> str:
+    return f"{model.folder}/{model.path}"
 
 
 def _vram(host: HostFacts, vram: VramEstimate) -> Iterator[Finding]:
@@ -210,4 +225,9 @@ def _same_version(one: str, other: str) -> bool:
 
 def shown(size_bytes: int) -> str:
     """A number of bytes for people."""
-    return f"{size_bytes / 2**30:.2f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.1f} MiB"
+    if size_bytes < 2**10:
+        return "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"
+    for exponent, unit in ((10, "KiB"), (20, "MiB")):
+        if size_bytes < 2 ** (exponent + 10):
+            return f"{size_bytes / 2**exponent:.1f} {unit}"
+    return f"{size_bytes / 2**30:.2f} GiB"

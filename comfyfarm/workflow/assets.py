@@ -7,9 +7,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.ids import NodeId
+from comfyfarm.workflow.file_node import FileNode
 from comfyfarm.workflow.findings import Finding, error, warning
 from comfyfarm.workflow.folders import NO_FILE
 from comfyfarm.workflow.graph import Node, Workflow
+from comfyfarm.workflow.node import is_textless
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import shown
 
@@ -32,6 +34,8 @@ class Asset(BaseModel):
     folder: Literal["input", "output", "temp"]
     """The server's folder that the workflow means."""
     kind: Literal["input", "url"] = "input"
+    active: bool = True
+    """False when the node is muted, bypassed, or inside such a subgraph."""
 
     @property
     def escapes(self) -> bool:
@@ -40,9 +44,11 @@ class Asset(BaseModel):
         return self.kind == "input" and (".." in parts or parts[0] == "" or parts[0].endswith(":"))
 
 
-def find_assets(workflow: Workflow, schema: NodeSchema) -> tuple[Asset, ...]:
-    """The input files that the workflow names, in the order of its nodes."""
-    return tuple(asset for node in workflow.nodes for asset in _assets_of(node, schema))
+def find_assets(nodes: Workflow | Iterable[FileNode], schema: NodeSchema) -> tuple[Asset, ...]:
+    """The input files that the nodes name, in their order: what runs, or all of a file."""
+    listed: Iterable[Node | FileNode] = nodes.nodes if isinstance(nodes, Workflow) else nodes
+    texted = (node for node in listed if not is_textless(node.inputs))
+    return tuple(asset for node in texted for asset in _assets_of(node, schema))
 
 
 def asset_findings(assets: Iterable[Asset]) -> Iterator[Finding]:
@@ -72,8 +78,8 @@ def place_assets(workflow: Workflow, uploaded: Mapping[tuple[NodeId, str], str])
     return Workflow.from_api(graph, name=workflow.name)
 
 
-def _assets_of(node: Node, schema: NodeSchema) -> Iterator[Asset]:
-    named = [(name, value) for name, value in node.literals if isinstance(value, str)]
+def _assets_of(node: Node | FileNode, schema: NodeSchema) -> Iterator[Asset]:
+    named = [(name, value) for name, value in node.inputs.items() if isinstance(value, str)]
     specs = schema.expanded(node.class_type, node.inputs) if named else {}
     for name, value in named:
         spec = specs.get(name)
@@ -92,6 +98,7 @@ def _assets_of(node: Node, schema: NodeSchema) -> Iterator[Asset]:
             path=path,
             folder=folder,
             kind="url" if _URL.match(value) else "input",
+            active=not isinstance(node, FileNode) or node.active,
         )
 
 

@@ -5,10 +5,12 @@ widget for the first number and every third from there; `a|b` is one of several 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from comfyfarm.workflow.file_node import WIDGETS
 
 _SHORT = re.compile(r"(?P<mark>~?)(?P<keys>[^@/]*)(?P<tree>/?)(?:@(?P<at>\d+)(?:\+(?P<step>\d+))?)?")
 
@@ -85,3 +87,9 @@ class ClassLoads:
     slots: Slots
     implicit: tuple[str | None] | None
     shows: bool
+
+    def fetches_default(self, given: Collection[str]) -> bool:
+        """Whether a node with these inputs fetches a model without saying which of several."""
+        if not self.inputs or any(one.role is not Role.FETCHED for one in self.inputs.values()):
+            return False
+        return WIDGETS not in given and self.inputs.keys().isdisjoint(given)

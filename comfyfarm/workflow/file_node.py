@@ -11,6 +11,8 @@ from types import MappingProxyType
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.node import Link, Node, Value
 
+_NO_OTHERS: Mapping[str, Value] = MappingProxyType({})
+
 WIDGETS = "widgets_values"
 """The input under which the values of a UI node stand when nothing says their names."""
 
@@ -53,7 +55,7 @@ class FileNode:
     """By name, as in the API graph; values without a known name stand in `widgets_values`."""
     active: bool = True
     """False when muted, bypassed, inside such a subgraph, or in a template that nothing uses."""
-    others: Mapping[str, Value] = field(default_factory=lambda: MappingProxyType({}))
+    others: Mapping[str, Value] = field(default_factory=lambda: _NO_OTHERS)
     """Values that an editor of another age would run instead, by input."""
     models: tuple[ModelHint, ...] = ()
     pack: PackHint | None = None

@@ -48,7 +48,9 @@ class Refused(WorkflowError):
         self.findings = tuple(findings)
 
     def __str__(self) -> str:
-        return "\n".join(f"{mask(self.name)}: {finding}" for finding in self.findings)
+        """The errors; where there is none, the warnings. What is only for the curious refuses nothing."""
+        worst = next((one for one in Severity if any(f.severity is one for f in self.findings)), None)
+        return "\n".join(f"{mask(self.name)}: {one}" for one in self.findings if one.severity is worst)
 
 
 def error(

@@ -16,6 +16,8 @@ from comfyfarm.workflow.file_input import ClassLoads, FileInput, Role, Slots
 
 NO_FILE = frozenset({"", "None", "none", "[None]"})
 """Values that stand for no file at all, whatever the loader."""
+_NO_MODEL = NO_FILE | {"Baked VAE", ".none", ".use_ckpt_vae", "Select the LoRA to add to the text"}
+"""The same of models: packs' words that no file is called by, whatever the class is called."""
 
 _WRAPPED = re.compile(r"(?:DisTorch2?)?MultiGPU$")
 _NOTE = re.compile(r"Note(?:s|Node)?(?: \(\w+\))?$")
@@ -36,6 +38,8 @@ class FolderMap:
         self._core, self._packs = core, packs
         self._probed: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
         self._classes: dict[str, ClassLoads] = {}
+        self.embeddings: tuple[str, ...] | None = None
+        """The files in a server's folder of embeddings; None when nobody asked it."""
         self._implicit: dict[str, str | None] = packs["implicit"]
         self._model_free = frozenset(packs["preprocessors_without_model"])
         self._displays = frozenset(packs["displays"])
@@ -46,11 +50,17 @@ class FolderMap:
         """The map that is shipped: ComfyUI's own classes and those of common packs."""
         return _shipped()
 
-    def with_inputs(self, probed: Mapping[str, Mapping[str, tuple[str, ...]]]) -> "FolderMap":
+    def with_inputs(
+        self,
+        probed: Mapping[str, Mapping[str, tuple[str, ...]]],
+        *,
+        embeddings: tuple[str, ...] | None = None,
+    ) -> "FolderMap":
         """A map that knows more: folders by class and input, as a running server shows them."""
         made = FolderMap(self._core, self._packs)
         made._probed = {name: {**self._probed.get(name, {}), **inputs} for name, inputs in probed.items()}
         made._probed = {**self._probed, **made._probed}
+        made.embeddings = self.embeddings if embeddings is None else embeddings
         return made
 
     def of(self, class_type: str) -> ClassLoads:
@@ -85,13 +95,15 @@ class FolderMap:
 
     def is_sentinel(self, class_type: str, name: str, value: str) -> bool:
         """Whether a value of the input names no file. A pack's word for that has no fixed form."""
-        if value in NO_FILE or value in self.sentinels(class_type, name):
+        if value in _NO_MODEL or value in self.sentinels(class_type, name):
             return True
         return class_type not in self._core["models"] and _SENTINEL.fullmatch(value.strip("._ ")) is not None
 
     def is_input_file(self, class_type: str, name: str) -> bool:
         """Whether the input names a file of the server's input folder, without an upload flag."""
-        return name in self._core["input_files"].get(class_type, ())
+        if name in self._core["input_files"].get(class_type, ()):
+            return True
+        return name in self._packs["input_files"].get(class_type, ())
 
     def knows(self, class_type: str) -> bool:
         """Whether anything is known of what the class loads."""
@@ -160,26 +172,6 @@ class FolderMap:
             if probed and (name not in found or found[name].role is Role.FILE):
                 found[name] = _preferred(found.get(name), name, _moderns(probed))
         return found
-
-
-def folder_of(class_type: str, name: str) -> tuple[str, ...]:
-    """The models-folder keys whose files the input offers, by the shipped map; () if unknown."""
-    return _shipped().folders(class_type, name)
-
-
-def sentinels_of(class_type: str, name: str) -> tuple[str, ...]:
-    """Values of the input that name no file, such as VAELoader's `pixel_space`."""
-    return _shipped().sentinels(class_type, name)
-
-
-def is_input_file(class_type: str, name: str) -> bool:
-    """Whether the input names a file of the server's input folder, without an upload flag."""
-    return _shipped().is_input_file(class_type, name)
-
-
-def is_directory(folder: str) -> bool:
-    """Whether entries of this folder are directories (`model_index.json` and what it names)."""
-    return folder in _core()["directories"]
 
 
 def modern(folder: str) -> str:

@@ -9,12 +9,9 @@ from typing import Any
 from comfyfarm.errors import WorkflowError
 from comfyfarm.ids import NodeId, Sha256
 from comfyfarm.workflow.canonical import digest_of
-from comfyfarm.workflow.findings import Refused, Severity
-from comfyfarm.workflow.links import link_findings
 from comfyfarm.workflow.node import Link as Link
 from comfyfarm.workflow.node import Node as Node
 from comfyfarm.workflow.node import make_node, raw_node
-from comfyfarm.workflow.schema import NodeSchema
 
 
 class Workflow:
@@ -90,16 +87,3 @@ class Workflow:
 def _nodes(graph: Mapping[str, Any]) -> Mapping[NodeId, Node]:
     made = (make_node(NodeId(key), raw) for key, raw in graph.items())
     return MappingProxyType({node.id: node for node in made})
-
-
-def check_links(workflow: Workflow, schema: NodeSchema) -> None:
-    """Refuse links to nodes or outputs that are not there, and cycles, naming all of them.
-
-    Where no output node can be reached from, ComfyUI looks at nothing, and neither is it refused.
-
-    Raises:
-        Refused: a `WorkflowError` with one finding for each wrong link.
-    """
-    found = [f for f in link_findings(workflow.nodes, schema) if f.severity is Severity.ERROR]
-    if found:
-        raise Refused(workflow.name, found)

@@ -23,6 +23,9 @@ class Link:
     slot: int
 
 
+_TEXTLESS = frozenset({Link, int, float, bool, type(None)})
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node as the API graph has it."""
@@ -40,28 +43,23 @@ class Node:
         """Its inputs that come from other nodes."""
         return ((name, value) for name, value in self.inputs.items() if isinstance(value, Link))
 
-    @property
-    def literals(self) -> Iterator[tuple[str, Value]]:
-        """Its inputs that are values of their own; `{"__value__": x}` is given as x."""
-        for name, value in self.inputs.items():
-            if not isinstance(value, Link):
-                yield name, unwrap(value)
-
 
 def make_node(node_id: NodeId, raw: Mapping[str, Any]) -> Node:
     """A node from its JSON form, which has been checked."""
     inputs: dict[str, Link | Value] = {}
     for name, value in raw["inputs"].items():
-        if type(value) is list and is_link(value):
+        if type(value) in _SCALARS:
+            inputs[name] = value
+        elif is_link(value):
             inputs[name] = Link(value[0], value[1])
         else:
             inputs[name] = freeze(value)
-    rest = _NOTHING
-    if len(raw) > 2:  # not only `class_type` and `inputs`
-        rest = MappingProxyType({key: freeze(raw[key]) for key in raw if key not in _OWN_KEYS})
+    kind = raw["class_type"]
+    if len(raw) == 2:  # only `class_type` and `inputs`
+        return Node(node_id, kind, kind, MappingProxyType(inputs), _NOTHING)
+    rest = MappingProxyType({key: freeze(raw[key]) for key in raw if key not in _OWN_KEYS})
     meta = rest.get("_meta")
     title = meta.get("title") if isinstance(meta, Mapping) else None
-    kind = raw["class_type"]
     return Node(
         node_id, kind, title if isinstance(title, str) and title else kind, MappingProxyType(inputs), rest
     )
@@ -85,6 +83,11 @@ def is_link(value: Any) -> bool:
     if not isinstance(value, list) or len(value) != 2:
         return False
     return isinstance(value[0], str) and isinstance(value[1], int) and not isinstance(value[1], bool)
+
+
+def is_textless(inputs: Mapping[str, "Link | Value"]) -> bool:
+    """Whether there are links and numbers only, which name nothing. Most nodes of large graphs are so."""
+    return _TEXTLESS.issuperset(map(type, inputs.values()))
 
 
 def unwrap(value: Value) -> Value:

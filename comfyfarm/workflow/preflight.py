@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
 from comfyfarm.addresses import mask
-from comfyfarm.workflow.assets import find_assets
-from comfyfarm.workflow.check import check
+from comfyfarm.workflow.assets import Asset, find_assets
+from comfyfarm.workflow.checks.check import check
+from comfyfarm.workflow.collection import no_collection
 from comfyfarm.workflow.findings import Finding, Refused
 from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.packs.pack import PackResolution
 from comfyfarm.workflow.packs.policy import Policy, policy_findings
 from comfyfarm.workflow.packs.resolve import NO_INDEX, resolve_packs
-from comfyfarm.workflow.reader import Editor, Reading, read
-from comfyfarm.workflow.references import find_references, reference_findings
-from comfyfarm.workflow.report import Report
+from comfyfarm.workflow.reading.reader import Editor, Reading, read
+from comfyfarm.workflow.references.find import Reference, find_references, reference_findings
+from comfyfarm.workflow.reports.report import Report
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -28,6 +30,8 @@ class PackRules:
     policy: Policy = field(default_factory=Policy)
 
 
+Named = TypeVar("Named", Reference, Asset)
+
 _NO_RULES = PackRules()
 
 
@@ -35,11 +39,12 @@ def preflight(
     data: bytes, *, name: str, schema: NodeSchema, editor: Editor = "1.58", packs: PackRules = _NO_RULES
 ) -> Report:
     """Read a workflow file and report on it. What cannot be read is a report as well."""
-    try:
-        reading = read(data, name=name, schema=schema, editor=editor)
-    except Refused as exc:
-        return Report(file=mask(name), format="unknown", findings=exc.findings)
-    return report_on(reading, name=name, schema=schema, packs=packs)
+    with no_collection():
+        try:
+            reading = read(data, name=name, schema=schema, editor=editor)
+        except Refused as exc:
+            return Report(file=mask(name), format="unknown", findings=exc.findings)
+        return report_on(reading, name=name, schema=schema, packs=packs)
 
 
 def report_on(reading: Reading, *, name: str, schema: NodeSchema, packs: PackRules = _NO_RULES) -> Report:
@@ -65,16 +70,23 @@ def report_on(reading: Reading, *, name: str, schema: NodeSchema, packs: PackRul
                 from_editor=reading.format == "ui",
                 packs=pack_of.get,
             ),
-            *reference_findings(reading.nodes, references, schema),
+            *reference_findings(reading.nodes, references, schema, embeddings=schema.folders.embeddings),
             *resolved.findings,
             *policy_findings(reading.nodes, resolved, policy=packs.policy),
         ),
-        references=references.references,
+        references=tuple(_without_secrets(one) for one in references.references),
         unclassified=references.unclassified,
         packs=resolved.packs,
-        assets=find_assets(reading.workflow, schema),
+        assets=tuple(_without_secrets(one) for one in find_assets(reading.nodes, schema)),
         classes={node.id: node.class_type for node in reading.nodes},
     )
+
+
+def _without_secrets(one: Named) -> Named:
+    """The same with an address as it may be printed; all other names stay as the file has them."""
+    if one.kind != "url":
+        return one
+    return one.model_copy(update={"name": mask(str(one.name)), "path": mask(str(one.path))})
 
 
 def _names(resolved: PackResolution) -> dict[str, str]:

@@ -29,7 +29,8 @@ def probe(object_info: Mapping[str, Any], listings: Mapping[str, Sequence[str]])
             folders = _folders(options, files)
             if folders:
                 found.setdefault(class_type, {})[name] = folders
-    return FolderMap.shipped().with_inputs(found)
+    embeddings = tuple(listings["embeddings"]) if "embeddings" in listings else None
+    return FolderMap.shipped().with_inputs(found, embeddings=embeddings)
 
 
 def _folders(options: frozenset[str], files: Mapping[str, frozenset[str]]) -> tuple[str, ...]:

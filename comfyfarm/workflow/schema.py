@@ -12,10 +12,18 @@ from importlib import resources
 from typing import Any
 
 from comfyfarm.ids import Sha256
+from comfyfarm.workflow.bare_classes import (
+    PLACES,
+    is_mapped,
+    probed_places,
+    read_places,
+    without_files,
+    without_known_files,
+)
 from comfyfarm.workflow.canonical import digest_of
 from comfyfarm.workflow.findings import Refused, error
 from comfyfarm.workflow.folders import FolderMap
-from comfyfarm.workflow.input_spec import AUTOGROW, InputSpec, make_specs, type_name, upload_of
+from comfyfarm.workflow.input_spec import AUTOGROW, InputSpec, make_specs, type_name
 from comfyfarm.workflow.node import unwrap
 
 
@@ -26,7 +34,7 @@ class NodeSchema:
         """Takes over `classes`, which has been checked; use the class methods."""
         self._classes = classes
         # Filled when they are asked for; copies under other names share them.
-        self._digest: list[Sha256] = []
+        self._digests: dict[str, Sha256] = {}
         self._specs: dict[str, dict[str, InputSpec]] = {}
         self._fixed: dict[str, Mapping[str, InputSpec] | None] = {}
         self._outputs: dict[str, tuple[str, ...]] = {}
@@ -54,7 +62,7 @@ class NodeSchema:
             Refused: a `WorkflowError`, when it is no such answer.
         """
         try:
-            found = copy(_read(data) if isinstance(data, bytes) else cls(_checked(data), name="", live=False))
+            found = copy(_read(data) if isinstance(data, bytes) else _schema_of(data))
         except (ValueError, RecursionError) as exc:
             remedy = "save the answer of a server's /object_info"
             raise Refused(
@@ -66,7 +74,7 @@ class NodeSchema:
     def with_folders(self, folders: FolderMap) -> "NodeSchema":
         """The same classes, with another map of what their inputs name."""
         twin = copy(self)
-        twin.folders, twin._digest = folders, []
+        twin.folders = folders
         return twin
 
     def __copy__(self) -> "NodeSchema":
@@ -80,11 +88,32 @@ class NodeSchema:
 
     @property
     def sha256(self) -> Sha256:
-        """Digest of the classes. Lists of files do not count: they change with every upload."""
-        if not self._digest:
-            kept = {name: self._without_files(name, raw) for name, raw in self._classes.items()}
-            self._digest.append(digest_of(kept))
-        return self._digest[0]
+        """Digest of the classes, which is that of a lock. Files that the server has do not count."""
+        if "classes" not in self._digests:
+            self._digests["classes"] = digest_of(self._bare())
+        return self._digests["classes"]
+
+    @property
+    def offers_sha256(self) -> Sha256:
+        """Digest of the classes with what loaders offer that the shipped map does not know.
+
+        Servers of one such digest take the same values, but for files of folders that are known.
+        """
+        if "offers" not in self._digests:
+            kept = {name: without_known_files(name, raw) for name, raw in self._classes.items()}
+            self._digests["offers"] = digest_of(kept)
+        return self._digests["offers"]
+
+    def to_saved(self) -> dict[str, Any]:
+        """The classes as `from_object_info` reads them: without files, with what a probe found.
+
+        The schema that is read of it has the same `sha256`, and places models as this one does.
+        """
+        places = probed_places(self._classes, self.folders)
+        return self._bare() | ({PLACES: places} if places else {})
+
+    def _bare(self) -> dict[str, Any]:
+        return {name: without_files(name, raw) for name, raw in self._classes.items()}
 
     def knows(self, class_type: str) -> bool:
         """Whether the class is here."""
@@ -169,37 +198,13 @@ class NodeSchema:
             return None
         return tuple(option for option in spec.options if isinstance(option, str))
 
-    def _without_files(self, class_type: str, raw: Mapping[str, Any]) -> dict[str, Any]:
-        kinds = {kind: dict(inputs) for kind, inputs in _kinds(raw).items()}
-        for inputs in kinds.values():
-            for name, spec in inputs.items():
-                if _is_mapped(class_type, name, self.folders) or upload_of(spec) is not None:
-                    inputs[name] = _emptied(spec, self.folders.sentinels(class_type, name))
-        return {**raw, "input": kinds}
-
 
 def is_file_input(class_type: str, name: str, spec: InputSpec, *, folders: FolderMap | None = None) -> bool:
     """Whether the input names files of the server: models by the folder map, or uploads.
 
     `folders`: the map of the schema that is asked; the shipped one by default.
     """
-    return spec.upload is not None or _is_mapped(class_type, name, folders or FolderMap.shipped())
-
-
-def _is_mapped(class_type: str, name: str, folders: FolderMap) -> bool:
-    return bool(folders.folders(class_type, name)) or folders.is_input_file(class_type, name)
-
-
-def _emptied(raw: Any, keep: tuple[str, ...]) -> Any:
-    if not isinstance(raw, list) or not raw:
-        return raw
-    head, options = raw[0], dict(raw[1]) if len(raw) > 1 and isinstance(raw[1], Mapping) else {}
-    if "options" in options:
-        options["options"] = [item for item in options["options"] or () if item in keep]
-    if isinstance(head, list):
-        head = [item for item in head if item in keep]
-    options.pop("default", None)
-    return [head, options]
+    return spec.upload is not None or is_mapped(class_type, name, folders or FolderMap.shipped())
 
 
 @cache
@@ -212,7 +217,17 @@ def _shipped() -> NodeSchema:
 def _read(data: bytes) -> NodeSchema:
     """Read once what every server of a farm answers alike: some 15 MB, and 0.1 s."""
     # Not strict: custom nodes have infinite limits, and servers write `Infinity`.
-    return NodeSchema(_checked(json.loads(data)), name="", live=False)
+    return _schema_of(json.loads(data))
+
+
+def _schema_of(tree: Any) -> NodeSchema:
+    """The schema of a server's answer, or of what `to_saved` gave."""
+    places = tree.get(PLACES) if isinstance(tree, Mapping) else None
+    if places is None or _is_class(places):
+        return NodeSchema(_checked(tree), name="", live=False)
+    classes = {name: item for name, item in tree.items() if name != PLACES}
+    folders = FolderMap.shipped().with_inputs(read_places(places))
+    return NodeSchema(_checked(classes), name="", live=False).with_folders(folders)
 
 
 def _checked(classes: Any) -> Mapping[str, Any]:
@@ -223,10 +238,6 @@ def _checked(classes: Any) -> Mapping[str, Any]:
 
 def _is_class(raw: Any) -> bool:
     return isinstance(raw, Mapping) and isinstance(raw.get("input"), Mapping)
-
-
-def _kinds(raw: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {kind: inputs for kind, inputs in raw["input"].items() if isinstance(inputs, Mapping)}
 
 
 def _depends(specs: Iterable[InputSpec]) -> bool:

@@ -8,7 +8,6 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from comfyfarm.workflow.findings import Finding, Refused, error
@@ -26,7 +25,7 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"')
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
-_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ODD_TEXT = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 
@@ -128,12 +127,18 @@ def _decode(data: bytes, name: str) -> str:
 
 
 def _depth(data: bytes) -> int:
-    """Deepest nesting, without recursion: strings are cut out, brackets are counted."""
+    """Deepest nesting, as far as it matters: strings are cut out, then innermost pairs level by level."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return 0
     bare = _ESCAPE.sub(b"", data) if b"\\" in data else data
-    brackets = _STRING.sub(b"", bare.translate(None, _NOT_STRUCTURE))
-    return max(accumulate(_STEP.get(byte, 0) for byte in brackets), default=0)
+    # Two quotes side by side are an empty text, or two texts that may as well be one.
+    brackets = bare.translate(_ONE_KIND, _NOT_STRUCTURE).replace(b'""', b"")
+    brackets = _STRING.sub(b"", brackets)
+    levels = 0
+    while levels <= MAX_DEPTH and b"[]" in brackets:
+        brackets = brackets.replace(b"[]", b"")
+        levels += 1
+    return levels + brackets.count(b"[")
 
 
 def _too_deep() -> Finding:

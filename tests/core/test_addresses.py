@@ -2,15 +2,24 @@
 
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
+import aiohttp
 import pytest
 from aiohttp import web as web_server
+from botocore.exceptions import (  # type: ignore[import-untyped]
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    ProfileNotFound,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comfyfarm.addresses import base_name, expanded, is_address, mask, read_bytes, sibling
-from comfyfarm.errors import FarmError, InputError, TryLater
+from comfyfarm.addresses import base_name, expanded, is_address, mask, read_bytes, sibling, told_errors
+from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 from fake_server.serve import serve
 
 
@@ -162,9 +171,31 @@ def test_a_server_that_is_down_is_worth_another_try(free_address: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_unknown_scheme_is_no_crash() -> None:
-    with pytest.raises(TryLater, match="gopher"):
-        read_bytes("gopher://host/w.json", limit_bytes=9)
+@pytest.mark.parametrize("address", ["foo://x/w.json", "gs://bucket/w.json"])
+def test_a_scheme_that_nothing_here_opens_is_wrong_usage_with_those_that_work(address: str) -> None:
+    with pytest.raises(UsageError, match=r"use a path, https:// or s3://"):
+        read_bytes(address, limit_bytes=9)
+
+
+def test_errors_of_the_libraries_below_are_told_as_ours() -> None:
+    answer: Any = partial(aiohttp.ClientResponseError, cast(Any, None), ())
+    for error, kind, said in (
+        (NoCredentialsError(), InputError, "access denied; check the credentials"),
+        (ProfileNotFound(profile="hunter2"), InputError, "access denied"),
+        (EndpointConnectionError(endpoint_url="https://u:hunter2@h"), TryLater, "cannot be listed"),
+        (ParamValidationError(report="hunter2"), UsageError, "is no such address"),
+        (aiohttp.ServerDisconnectedError("hunter2"), TryLater, "cannot be listed"),
+        (answer(status=403), InputError, "access denied"),
+        (answer(status=502), TryLater, "HTTP 502"),
+    ):
+        with pytest.raises(kind, match=said) as caught, told_errors("s3://b/m?token=hunter2", "listed"):
+            raise error
+        assert "hunter2" not in str(caught.value)
+
+
+def test_what_is_no_address_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="is no such address"):
+        read_bytes("s3:///w.json", limit_bytes=9)
 
 
 @pytest.fixture

@@ -35,6 +35,8 @@ def policy_findings(
     nodes: Iterable[FileNode], packs: PackResolution, *, policy: Policy
 ) -> tuple[Finding, ...]:
     """The classes and packs of a file that the policy does not let in, once each, by their first node."""
+    if policy.allow_classes is None and policy.allow_packs is None:
+        return ()
     rows = {pack.class_type: pack for pack in packs.needed}
     first: dict[str, FileNode] = {}
     for node in nodes:

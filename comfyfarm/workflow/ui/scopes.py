@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from comfyfarm.workflow.findings import Finding
+from comfyfarm.workflow.findings import Finding, Severity
 from comfyfarm.workflow.ui import notes
 from comfyfarm.workflow.ui.tree import UiGraph, UiNode, Wire
 
@@ -120,7 +120,9 @@ def unfold(root: UiGraph, define: Definition, findings: list[Finding]) -> Scope:
                 unfolded += len(found.nodes)
                 fault = _fault(found, scope.id_of(node), above, depth, unfolded)
             else:
-                fault = found.model_copy(update={"node": scope.id_of(node)})
+                # What is off is not opened by the editor either.
+                weight = {} if scope.is_active(node) else {"severity": Severity.WARNING}
+                fault = found.model_copy(update={"node": scope.id_of(node), **weight})
             if fault is not None:
                 scope.broken.add(node.id)
                 # Once, however often the definition that holds the node is used.

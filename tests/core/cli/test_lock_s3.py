@@ -43,3 +43,40 @@ def test_a_mirror_in_a_bucket_is_a_catalogue_with_headers(upscale: Path, tmp_pat
     assert models["b.safetensors"]["header"]["dtypes"] == {"BF16": {"tensors": 1, "bytes": 8}}
     assert (verified.returncode, against.returncode) == (0, 0), verified.stderr + against.stderr
     assert (elsewhere.returncode, elsewhere.stderr.count("file_missing")) == (1, 2)
+
+
+def test_what_a_bucket_refuses_is_no_matter_of_time_and_what_is_away_is(
+    upscale: Path, tmp_path: Path
+) -> None:
+    def call(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        nobody = {key: text for key, text in os.environ.items() if not key.startswith("AWS_")}
+        # No credentials but those that are given: none of the home folder's, and no machine's role.
+        own = {
+            "HOME": str(tmp_path),
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "COMFYFARM_STATE_DIR": str(tmp_path),
+        }
+        return subprocess.run(
+            [*COMMAND, *map(str, words)], env=nobody | own | environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    with s3_server(tmp_path / "s3") as server:
+        given, bucket = dict(server.environment), server.bucket
+        (tmp_path / "c.json").write_text("[]")
+        model = {"folder": "vae", "path": "x.pt", "sha256": "a" * 64, "size": 3, "sources": []}
+        (tmp_path / "l").write_text(json.dumps({"version": 1, "models": [model]}))
+        stranger = given | {"AWS_SECRET_ACCESS_KEY": "wrong"}
+        denied = call("lock", "verify", tmp_path / "l", "--against", f"s3://{bucket}/m", **stranger)
+        unknown = call("preflight", f"s3://{bucket}/w.json", "--json", **stranger)
+    without = call("preflight", f"s3://{bucket}/w.json", "--json")
+    unlisted = call("lock", upscale, "--catalog", f"s3://{bucket}/m", "-o", tmp_path / "n")
+    away = given | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    silent = call("lock", upscale, "--catalog", f"s3://{bucket}/m", "-o", tmp_path / "n", **away)
+
+    assert (denied.returncode, "source_denied" in denied.stderr) == (1, True), denied.stderr
+    for told in (unknown, without):
+        assert told.returncode == 1, told.stderr
+        assert "access denied" in json.loads(told.stdout)["findings"][0]["message"]
+    assert (unlisted.returncode, "access denied" in unlisted.stderr) == (1, True), unlisted.stderr
+    assert (silent.returncode, "cannot be listed" in silent.stderr) == (3, True), silent.stderr

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from comfyfarm.cli.pack_options import known_index, known_packs, load_project, pack_options
+from comfyfarm.cli.pack_options import check_web_address, known_index, load_project, pack_options
 from comfyfarm.errors import InputError, ServerUnreachable, UsageError
 from comfyfarm.lock.project_file import ProjectFile
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex
@@ -46,7 +46,7 @@ def manager() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_without_options_nothing_is_known() -> None:
-    assert known_packs((), None, None, project=ProjectFile()).index == PackIndex()
+    assert known_index((), None, None) == PackIndex()
 
 
 def test_class_maps_checkouts_and_a_hosts_list_are_one_index(tmp_path: Path) -> None:
@@ -55,9 +55,7 @@ def test_class_maps_checkouts_and_a_hosts_list_are_one_index(tmp_path: Path) -> 
     (tmp_path / "snapshot.json").write_text(json.dumps({"cnr_custom_nodes": {"three": "1.0.0"}}))
     (tmp_path / "custom_nodes" / "four").mkdir(parents=True)
     maps = (str(tmp_path / "map.json"), str(tmp_path / "other.json"))
-    index = known_packs(
-        maps, str(tmp_path / "custom_nodes"), str(tmp_path / "snapshot.json"), project=ProjectFile()
-    ).index
+    index = known_index(maps, str(tmp_path / "custom_nodes"), str(tmp_path / "snapshot.json"))
 
     assert index.claimants("X") == (ONE, "https://github.com/b/two")
     assert [pack.folder for pack in index.installed] == ["four", "three"]
@@ -91,7 +89,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
 
 def test_a_class_map_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        known_packs((str(tmp_path / "none.json"),), None, None, project=ProjectFile())
+        known_index((str(tmp_path / "none.json"),), None, None)
 
 
 def test_the_project_file_is_the_named_one_else_the_nearest(
@@ -142,3 +140,22 @@ def test_the_options_are_parameters_of_a_command() -> None:
         "host_packs": "d",
         "config": "e",
     }
+
+
+def test_a_project_file_that_is_not_there_is_wrong_set_up(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone\.toml: there is no such file"):
+        load_project(str(tmp_path / "gone.toml"))
+
+
+@pytest.mark.parametrize("address", ["", "nourl", "ftp://h", "http://", "http://h:x", "http://[h"])
+def test_what_can_be_no_server_is_refused_before_it_is_asked(address: str) -> None:
+    with pytest.raises(UsageError, match=r"--registry .* is no address"):
+        check_web_address("--registry", address)
+
+
+def test_addresses_of_servers_pass_and_passwords_are_not_shown() -> None:
+    check_web_address("--registry", "https://u:hunter2@h:8188/x")
+    check_web_address("--registry", None)
+    with pytest.raises(UsageError) as caught:
+        check_web_address("--registry", "http://u:hunter2@h:x")
+    assert "hunter2" not in str(caught.value)

@@ -66,7 +66,7 @@ def test_a_plan_for_people_is_short(command: Command, lock: Path) -> None:
 
     assert told.exit_code == 0
     assert "this host: fits" in told.stdout
-    assert "fetch   0.0 MiB in 1 files" in told.stdout
+    assert "fetch   1000 bytes in 1 file; 0 bytes here already" in told.stdout
     assert "install One at aaaaaaaaaaaa from https://github.com/me/One" in told.stdout
     assert "VRAM    1.19 GiB at least, by estimate: vae/a/x.pt" in told.stdout
 
@@ -77,13 +77,43 @@ def test_files_of_others_are_in_the_way_and_our_own_links_are_not(
     models = tmp_path / "models"
     (models / "vae" / "a").mkdir(parents=True)
     assert plan(command, lock, "--models-dir", models)[0] == 0
-    (models / "vae" / "a" / "x.pt").write_bytes(DATA)
+    (models / "vae" / "a" / "x.pt").write_bytes(DATA[::-1] + b"y")
     code, raw = plan(command, lock, "--models-dir", models)
     assert (code, codes(raw)) == (1, ["foreign_file"])
+    (models / "vae" / "a" / "x.pt").write_bytes(b"y" * len(DATA))
+    assert plan(command, lock, "--models-dir", models)[0] == 1
+    (models / "vae" / "a" / "x.pt").unlink()
+    (models / "vae" / "a" / "x.pt").symlink_to(models / "nowhere")
+    assert plan(command, lock, "--models-dir", models)[0] == 1
     (models / "vae" / "a" / "x.pt").unlink()
     assert command("hydrate", "--lock", lock, "--link-into", models).exit_code == 0
     assert plan(command, lock, "--models-dir", models)[0] == 0
     assert command("plan", lock, "--models-dir", tmp_path / "none").exit_code == 2
+
+
+def test_a_file_that_has_the_locked_content_already_is_neither_in_the_way_nor_fetched(
+    command: Command, lock: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "models" / "vae" / "a" / "x.pt"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(DATA)
+    code, raw = plan(command, lock, "--models-dir", tmp_path / "models", "--disk-gb", "0")
+
+    assert (code, raw["fetch_bytes"], raw["reuse_bytes"], raw["fetch"]) == (0, 0, len(DATA), [])
+    (found,) = [one for one in raw["findings"] if one["code"] == "in_place"]
+    assert (found["severity"], found["message"].split()[0]) == ("info", "vae/a/x.pt")
+    assert "keep    1 file" in command("plan", lock, "--models-dir", tmp_path / "models").stdout
+    assert file.read_bytes() == DATA
+
+
+def test_a_workflow_in_place_of_the_lock_is_said_as_json_too(command: Command, picture: Path) -> None:
+    told = command("plan", picture, "--json")
+    raw = json.loads(told.stdout)
+
+    assert (told.exit_code, raw["fits"]) == (1, False)
+    assert "looks like a workflow" in raw["findings"][0]["message"]
+    assert "the first argument is the lock" in told.stderr
+    assert command("plan", "--server", "nourl", picture).exit_code == 2
 
 
 def test_a_server_tells_its_gpu_and_version(command: Command, lock: Path, serving: Serving) -> None:

@@ -29,7 +29,7 @@ def test_a_folder_is_looked_through_and_media_without_a_graph_are_passed_over(
 
     reports = [json.loads(line) for line in told.stdout.splitlines()]
     assert [Path(one["file"]).name for one in reports] == ["a.webm", "picture.json"]
-    assert "1 media files without a graph are passed over" in told.stderr
+    assert "1 media file without a graph is passed over" in told.stderr
     assert told.exit_code == 0
     named = command("preflight", tmp_path / "input.mp4", "--json")
     assert named.exit_code == 1
@@ -102,6 +102,16 @@ def test_a_server_says_where_its_own_loaders_look(command: Command, serving: Ser
 
     assert [(one["folder"], one["path"]) for one in report["references"]] == [("loras", "l.safetensors")]
     assert report["unclassified"] == []
+
+
+def test_a_schema_that_is_none_is_said_for_each_file_as_json_too(
+    command: Command, picture: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "s.json").write_text("[]")
+    told = command("preflight", picture, picture, "--schema", tmp_path / "s.json", "--json")
+    codes = [[one["code"] for one in json.loads(line)["findings"]] for line in told.stdout.splitlines()]
+
+    assert (told.exit_code, codes) == (1, [["bad_schema"], ["bad_schema"]])
 
 
 def test_no_traceback_for_a_reader_that_went_away(picture: Path) -> None:

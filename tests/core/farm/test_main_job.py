@@ -20,8 +20,8 @@ from comfyfarm.ids import JobId
 from comfyfarm.run.classify import of_submission
 from comfyfarm.run.outcome import Reason, Verdict
 from comfyfarm.workflow.assets import find_assets
-from comfyfarm.workflow.reader import read_workflow
-from comfyfarm.workflow.references import find_references
+from comfyfarm.workflow.reading.reader import read_workflow
+from comfyfarm.workflow.references.find import find_references
 from comfyfarm.workflow.schema import NodeSchema
 
 Serving = Callable[..., Any]

@@ -210,8 +210,8 @@ def test_an_input_that_only_some_servers_know_can_be_set(
 
     prepared = prepare_for_all(request, read_sources(request), [schema, newer])
 
-    assert list(prepared.unfit) == [schema.sha256]
-    assert "no input 'glow'" in prepared.unfit[schema.sha256]
+    assert list(prepared.unfit) == [schema.offers_sha256]
+    assert "no input 'glow'" in prepared.unfit[schema.offers_sha256]
 
 
 # --- input files ---------------------------------------------------------------------------------

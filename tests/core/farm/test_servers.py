@@ -26,8 +26,8 @@ from comfyfarm.farm.servers import (
     model_slug,
     suited,
 )
-from comfyfarm.workflow.reader import read_workflow
-from comfyfarm.workflow.references import Reference, find_references
+from comfyfarm.workflow.reading.reader import read_workflow
+from comfyfarm.workflow.references.find import Reference, find_references
 from comfyfarm.workflow.schema import NodeSchema
 from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
@@ -234,7 +234,7 @@ async def test_a_server_on_which_the_workflow_cannot_run_is_left_out_with_the_re
     (server,) = await examine_all([serving().url])
     small = NodeSchema.from_object_info({"Mine": {"input": {}}}, name="h")
     other = server.model_copy(update={"url": "http://h:1", "node_schema": small})
-    unfit = {other.node_schema.sha256: "w.json: node 3: no such class"}
+    unfit = {other.node_schema.offers_sha256: "w.json: node 3: no such class"}
 
     assert suited([server, other], unfit) == (server,)
     assert "http://h:1: w.json: node 3: no such class" in caplog.text

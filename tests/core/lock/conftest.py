@@ -7,7 +7,7 @@ import pytest
 
 from comfyfarm.ids import NodeId
 from comfyfarm.lock.listing import Catalogue, CatalogueEntry, collect
-from comfyfarm.workflow.references import Kind, Reference, References
+from comfyfarm.workflow.references.find import Kind, Reference, References
 
 
 class Samples:

@@ -14,7 +14,7 @@ from comfyfarm.lock.match import wanted
 from comfyfarm.lock.resolve import Unresolved, make_lock, needs_of, pin
 from comfyfarm.workflow.file_node import FileNode, ModelHint
 from comfyfarm.workflow.findings import Finding
-from comfyfarm.workflow.references import Kind, References, Unclassified
+from comfyfarm.workflow.references.find import Kind, References, Unclassified
 
 
 def keys(lock: Lock) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.lock.lockfile import Lock, LockedModel, LockedPack, Missing
-from comfyfarm.plan.host_plan import HostFacts, HostPlan, plan_host
+from comfyfarm.plan.host_plan import HostFacts, HostPlan, plan_host, shown
 from comfyfarm.plan.vram import ALLOWANCE_BYTES, estimate_vram, weight_bytes
 
 GIB = 1 << 30
@@ -170,3 +170,30 @@ def test_a_file_without_a_source_is_said_when_it_has_to_be_fetched() -> None:
     assert codes(plan_host(Lock(models=(bare,)), HostFacts()), "warning") == ["no_source"]
     here = HostFacts(cached=frozenset({bare.sha256}))
     assert codes(plan_host(Lock(models=(bare,)), here), "warning") == []
+
+
+def test_content_that_is_in_place_under_one_name_is_fetched_for_another() -> None:
+    twins = (model("vae/a.pt", 7, content="same"), model("vae/b.pt", 7, content="same"))
+    one = plan_host(Lock(models=twins), HostFacts(in_place=frozenset({"vae/a.pt"})))
+    both = plan_host(
+        Lock(models=twins), HostFacts(in_place=frozenset({"vae/a.pt", "vae/b.pt"}), quota_bytes=0)
+    )
+
+    assert (one.fetch_bytes, one.reuse_bytes) == (7, 0)
+    assert (both.fetch_bytes, both.reuse_bytes, both.fits) == (0, 7, True)
+    assert codes(both, "info")[:2] == ["in_place", "in_place"]
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(0, "0 bytes"), (1, "1 byte"), (473, "473 bytes"), (1 << 10, "1.0 KiB"), (5 << 19, "2.5 MiB"),
+     (3 << 29, "1.50 GiB")],
+)  # fmt: skip
+def test_small_sizes_are_not_rounded_to_nothing(size: int, said: str) -> None:
+    assert shown(size) == said
+
+
+def test_no_remedy_names_a_command_that_is_not_there() -> None:
+    plan = plan_host(Lock(models=(model("vae/a.pt", GIB),)), HostFacts(disk_free_bytes=0))
+
+    assert plan.findings[0].remedy == "make room there, or give --cache on a larger disk"

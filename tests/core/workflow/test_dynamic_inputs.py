@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.check import check
+from comfyfarm.workflow.checks.check import check
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.input_spec import make_spec
 from comfyfarm.workflow.node import Link

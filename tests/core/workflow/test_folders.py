@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 
 from comfyfarm.workflow.file_input import FileInput, Role
-from comfyfarm.workflow.folders import FolderMap, approx_vae, folder_of, modern
+from comfyfarm.workflow.folders import FolderMap, approx_vae, modern
 
 SHIPPED = FolderMap.shipped()
 PACKS = json.loads(resources.files("comfyfarm.workflow").joinpath("pack_folders.json").read_bytes())
@@ -43,7 +43,7 @@ PACKS = json.loads(resources.files("comfyfarm.workflow").joinpath("pack_folders.
     ],
 )
 def test_common_loaders_of_packs_have_a_folder(class_type: str, name: str, folder: str) -> None:
-    assert folder_of(class_type, name)[0] == folder
+    assert FolderMap.shipped().folders(class_type, name)[0] == folder
 
 
 def test_every_row_of_the_tables_can_be_read() -> None:

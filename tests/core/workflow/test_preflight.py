@@ -108,3 +108,16 @@ def test_muted_nodes_are_reported_as_not_active(schema: NodeSchema) -> None:
     assert not found.has_errors
     assert [(one.node, one.folder, one.active) for one in found.references] == [("4", "vae", False)]
     assert found.classes == {"4": "VAELoader", "1": "EmptyImage", "2": "SaveImage"}
+
+
+def test_addresses_in_a_graph_are_reported_without_their_secrets(
+    schema: NodeSchema, good: dict[str, Any]
+) -> None:
+    address = "https://h/api/download/models/1?type=Model&token=abc123"
+    good["4"] = {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": address}}
+    good["5"] = {"class_type": "LoadImage", "inputs": {"image": "https://u:abc123@h/a.png"}}
+
+    printed = preflight(json.dumps(good).encode(), name="w.json", schema=schema).model_dump_json()
+
+    assert "https://h/api/download/models/1?type=Model&token=***" in printed
+    assert "abc123" not in printed

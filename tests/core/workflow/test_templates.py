@@ -8,8 +8,8 @@ import pytest
 
 from comfyfarm.workflow.prefix import expected_outputs, with_output_prefix
 from comfyfarm.workflow.preflight import preflight
-from comfyfarm.workflow.reader import read_workflow
-from comfyfarm.workflow.references import find_references
+from comfyfarm.workflow.reading.reader import read_workflow
+from comfyfarm.workflow.references.find import find_references
 from comfyfarm.workflow.schema import NodeSchema
 
 TEMPLATES = [

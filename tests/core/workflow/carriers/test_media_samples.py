@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from comfyfarm.workflow.carriers.embedded import embedded
 from comfyfarm.workflow.findings import Refused
-from comfyfarm.workflow.reader import read
+from comfyfarm.workflow.reading.reader import read
 
 Sample = Callable[[str], bytes]
 FILMS = ["tags.mp4", "tags.mov", "faststart.mp4", "fragmented.mp4", "tags.webm", "live.webm", "tags.mkv"]

@@ -16,7 +16,7 @@ from comfyfarm.workflow.file_node import file_node
 from comfyfarm.workflow.findings import Severity
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex
 from comfyfarm.workflow.packs.resolve import resolve_packs
-from comfyfarm.workflow.reader import read_workflow
+from comfyfarm.workflow.reading.reader import read_workflow
 from comfyfarm.workflow.schema import NodeSchema
 
 A, B, C = "a" * 40, "b" * 40, "c" * 40

@@ -1,0 +1,1 @@
+"""From bytes to nodes: wrappers, carriers and formats told apart by content."""

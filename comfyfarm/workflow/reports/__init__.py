@@ -1,0 +1,1 @@
+"""What preflight found, as one value, and in the forms in which others read it."""
