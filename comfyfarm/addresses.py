@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 
@@ -20,12 +20,21 @@ def is_address(name: str) -> bool:
     return bool(_SCHEME.match(name))
 
 
+def local_path(name: str) -> Path | None:
+    """The file of this machine that a path or `file://` address names; None for an address elsewhere."""
+    if not is_address(name):
+        return Path(name)
+    parts = urlsplit(name)
+    return Path(unquote(parts.path)) if parts.scheme.lower() == "file" else None
+
+
 def mask(address: str) -> str:
-    """The address as it may be printed, without password, token or signature; else as it was written.
+    r"""The address as it may be printed, without password, token or signature; else as it was written.
 
     A password may hold every sign, also those that end the host (`/`, `?`, `#`): in doubt all is hidden
-    that stands before the last `@`.
+    that stands before the last `@`. Bytes of a file name that are no UTF-8 are written out (`\udcff`).
     """
+    address = address.encode(errors="backslashreplace").decode()
     if not is_address(address):
         return _SCHEMELESS_LOGIN.sub("***@", address)
     scheme, _, rest = address.partition("://")

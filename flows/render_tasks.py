@@ -97,7 +97,7 @@ async def hydrate(
     progress: ByteProgress,
 ) -> str:
     """Have one model file in the host's cache, verified."""
-    meter = FileMeter(f"{model.folder}/{model.path} on {host}", model.size, get_run_logger().info)
+    meter = FileMeter(f"{model.title} on {host}", model.size, get_run_logger().info)
 
     def on_bytes(count: int) -> None:
         meter.add(count)

@@ -5,17 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from comfyfarm.addresses import expanded, is_address, mask, read_bytes, told_errors
+from comfyfarm.addresses import expanded, is_address, local_path, mask, read_bytes, told_errors
 from comfyfarm.cli.progress import bytes_so_far_bar
 from comfyfarm.errors import CatalogueError, InputError, UsageError
-from comfyfarm.lock.catalogue import catalogue_of, parse_document
+from comfyfarm.lock.catalogue import Catalogue
+from comfyfarm.lock.catalogue_file import catalogue_of, parse_document
 from comfyfarm.lock.extra_paths import is_extra_paths, roots_of_extra_paths
 from comfyfarm.lock.hints import Hint, hints_of
-from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.mirror_listing import META, META_LIMIT_BYTES, META_NAME, catalogue_of_mirror, is_mirror
 from comfyfarm.lock.models_folder import Progress, catalogue_from_dir, catalogue_from_roots
 from comfyfarm.lock.snapshots import Imported, import_snapshot, is_snapshot
-from comfyfarm.lock.verify import local_path
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.findings import Refused, has_errors
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import ends_with_exit_code, say_findings
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.cli.workflow_files import read_file
-from comfyfarm.workflow.findings import Severity, has_errors
-from comfyfarm.workflow.reading.reader import Editor, Reading, read
+from comfyfarm.workflow.file_node import Editor
+from comfyfarm.workflow.findings import has_errors
+from comfyfarm.workflow.reading.reader import Reading, read
 
 
 @click.command("convert")
@@ -36,9 +37,7 @@ def command(file: str, schema: str | None, schema_from: str | None, editor: Edit
     data = read_file(file)
     reading = read(data, name=file, schema=load_schema(schema, schema_from), editor=editor)
     click.echo(json.dumps(_graph(reading, data), ensure_ascii=False, indent=2))
-    for found in reading.findings:
-        if found.severity is not Severity.INFO:
-            say(f"{found.severity}: {file}: {found}")
+    say_findings(reading.findings, file=file)
     sys.exit(1 if has_errors(reading.findings) else 0)
 
 

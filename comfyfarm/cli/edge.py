@@ -3,7 +3,7 @@
 import functools
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -11,8 +11,9 @@ import click
 from comfyfarm.addresses import mask
 from comfyfarm.errors import FarmError, TryLater, UsageError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `--help` loads no pydantic
     from comfyfarm.farm.stopping import Stop
+    from comfyfarm.workflow.findings import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,22 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def say(line: str) -> None:
     """Words for people: always on stderr, so that stdout is data only."""
     click.echo(line, err=True)
+
+
+def say_findings(findings: "Iterable[Finding]", *, file: str = "") -> None:
+    """Warnings and errors, one line each, with their code; what is only to know is left to `--json`.
+
+    `file`: what they are about, where the command itself does not say it.
+    """
+    place = f"{mask(file)}: " if file else ""
+    for finding in findings:
+        if finding.severity != "info":
+            say(f"{finding.severity}: {finding.code}: {place}{finding}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 model`, `2 models`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def ends_with_exit_code(function: Function) -> Function:

@@ -10,9 +10,8 @@ from comfyfarm.addresses import read_bytes
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import counted, ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_bar
-from comfyfarm.cli.words import counted
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import LockedModel, read_lock

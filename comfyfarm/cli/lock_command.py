@@ -2,18 +2,18 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cli.catalogues import Found, Wants, open_catalogue, open_import
-from comfyfarm.cli.edge import ends_with_exit_code, say
-from comfyfarm.cli.lock_check_commands import diff_command, update_command
+from comfyfarm.cli.edge import counted, ends_with_exit_code, say, say_findings
+from comfyfarm.cli.lock_change_commands import diff_command, update_command
 from comfyfarm.cli.lock_environment import (
-    check_environment_options,
+    EnvironmentOptions,
     comfyui_version,
     environment_options,
     solved,
@@ -22,22 +22,44 @@ from comfyfarm.cli.lock_files import as_findings
 from comfyfarm.cli.lock_verify_command import verify_command
 from comfyfarm.cli.lock_workflows import Wanted, pickles, read_workflows
 from comfyfarm.cli.model_bytes import source_opener, web_size
-from comfyfarm.cli.pack_options import check_web_address, known_index, online_pack_options, pack_options
+from comfyfarm.cli.pack_options import (
+    PackSources,
+    check_web_address,
+    known_index,
+    online_pack_options,
+    pack_options,
+)
 from comfyfarm.cli.projects import load_projects
 from comfyfarm.cli.schema_option import load_schema, schema_options
 from comfyfarm.cli.whole_file import whole_file
-from comfyfarm.cli.words import counted
 from comfyfarm.errors import InputError, UsageError
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
+from comfyfarm.lock.catalogue import Catalogue, merge
 from comfyfarm.lock.headers import with_headers
-from comfyfarm.lock.listing import Catalogue, merge
+from comfyfarm.lock.host_packs import host_index
 from comfyfarm.lock.locked_packs import locked_packs
-from comfyfarm.lock.lockfile import Lock, LockedPack, read_lock, write_lock
+from comfyfarm.lock.lockfile import Lock, read_lock, write_lock
 from comfyfarm.lock.match import wanted
-from comfyfarm.lock.resolve import make_lock, needs_of
-from comfyfarm.workflow.findings import Finding, Refused, Severity, has_errors
-from comfyfarm.workflow.packs.index import InstalledPack, PackIndex, merged, unique_repos
+from comfyfarm.lock.pins import make_lock, needs_of
+from comfyfarm.workflow.findings import Finding, Refused, has_errors
+from comfyfarm.workflow.packs.index import merged
 from comfyfarm.workflow.schema import NodeSchema
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a lock is made of."""
+
+    files: tuple[str, ...]
+    catalogues: tuple[str, ...]
+    imports: tuple[str, ...]
+    output: Path
+    schema: str | None
+    config: str | None
+    registry: str | None
+    ask_remotes: bool
+    packs: PackSources
+    environment: EnvironmentOptions
 
 
 class _LockGroup(click.Group):
@@ -105,36 +127,60 @@ command.add_command(update_command)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: what is pinned, missing and wrong.")
 @ends_with_exit_code
 def make(
-    files: tuple[str, ...], output: Path, *, save_schema: Path | None, as_json: bool, **options: Any
+    files: tuple[str, ...],
+    catalogues: tuple[str, ...],
+    imports: tuple[str, ...],
+    output: Path,
+    schema: str | None,
+    schema_from: str | None,
+    node_map: tuple[str, ...],
+    custom_nodes: str | None,
+    host_packs: str | None,
+    config: str | None,
+    registry: str | None,
+    environment: EnvironmentOptions,
+    save_schema: Path | None,
+    *,
+    ask_remotes: bool,
+    as_json: bool,
 ) -> None:
     """Pin every model that workflows name, by content. Says all missing names at once (exit 1).
 
     The lock also lists what is needed and cannot be pinned, such as node packs without a commit.
     """
-    if not options["catalogues"] and not options["imports"]:
+    if not catalogues and not imports:
         raise UsageError("name where models are described: --catalog FILE|DIR|URL")
-    check_environment_options(options)
-    check_web_address("--registry", options["registry"])
+    environment.check()
+    check_web_address("--registry", registry)
+    sources = PackSources(node_map, custom_nodes, host_packs, schema_from)
+    asked = _Asked(
+        files=files, catalogues=catalogues, imports=imports, output=output, schema=schema, config=config,
+        registry=registry, ask_remotes=ask_remotes, packs=sources, environment=environment,
+    )  # fmt: skip
     notes: dict[Finding, None] = {}
     try:
-        lock, schema = _lock(files, output, options, notes)
+        lock, classes = _lock(asked, notes)
     except InputError as exc:
         told = dict.fromkeys(as_findings(exc))
-        _say(note for note in notes if note not in told)  # the others the error itself says
+        say_findings(note for note in notes if note not in told)  # the others the error itself says
         if as_json:
             _print(output, None, [*(note for note in notes if note not in told), *told])
         raise
     if save_schema is not None:
         with whole_file(save_schema) as partial:
-            partial.write_text(_saved(schema), encoding="ascii")
+            partial.write_text(_saved(classes), encoding="ascii")
     with whole_file(output) as partial:
         partial.write_bytes(write_lock(lock))
-    _say(notes)
+    say_findings(notes)
     if as_json:
         _print(output, lock, list(notes))
-    more = f", {counted(len(lock.packs), 'node pack')}" if lock.packs else ""
+    say(f"{mask(str(output))}: {_summary(lock)}")
+
+
+def _summary(lock: Lock) -> str:
+    packs = f", {counted(len(lock.packs), 'node pack')}" if lock.packs else ""
     lacks = f"; {len(lock.missing)} not pinned, see `missing`" if lock.missing else ""
-    say(f"{mask(str(output))}: {counted(len(lock.models), 'model')} pinned{more}{lacks}")
+    return f"{counted(len(lock.models), 'model')} pinned{packs}{lacks}"
 
 
 def _saved(schema: NodeSchema) -> str:
@@ -143,57 +189,53 @@ def _saved(schema: NodeSchema) -> str:
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
-def _lock(
-    files: Sequence[str], output: Path, options: Mapping[str, Any], notes: dict[Finding, None]
-) -> tuple[Lock, NodeSchema]:
+def _lock(asked: _Asked, notes: dict[Finding, None]) -> tuple[Lock, NodeSchema]:
     """The lock and the classes it is made with, and as notes what there is to know; errors stop it."""
-    schema = load_schema(options["schema"], options["schema_from"])
-    projects = load_projects(options["config"], files)
-    index = known_index(
-        options["node_map"],
-        options["custom_nodes"],
-        options["host_packs"],
-        schema_from=options["schema_from"],
-    )
-    found = [open_import(name) for name in options["imports"]]
-    index = merged([index, *(_as_host(one.imported.packs) for one in found)])
-    online = {key: options[key] for key in ("registry", "ask_remotes")}
-    workflows = read_workflows(files, schema, index, projects=projects, **online)
+    schema = load_schema(asked.schema, asked.packs.schema_from)
+    projects = load_projects(asked.config, asked.files)
+    index = known_index(asked.packs)
+    found = [open_import(name) for name in asked.imports]
+    index = merged([index, *(host_index(one.imported.installed) for one in found)])
+    workflows = read_workflows(
+        asked.files, schema, index,
+        projects=projects, registry=asked.registry, ask_remotes=asked.ask_remotes,
+    )  # fmt: skip
     notes.update(dict.fromkeys(workflows.findings))
     warnings: list[Finding] = []
-    lock = _made(workflows, found, options["catalogues"], output, warnings)
+    lock = _made(asked, schema, workflows, found, warnings)
     needed = [row for resolution in workflows.packs for row in resolution.needed]
-    python = solved(options, needed, index, warnings)
-    update = {"schema_sha256": schema.sha256, "comfyui": comfyui_version(options, found)}
-    lock = lock.model_copy(update=update | ({"python": python} if python is not None else {}))
+    python = solved(asked.environment, needed, index, warnings, custom_nodes=asked.packs.custom_nodes)
+    if python is not None:
+        lock = lock.model_copy(update={"python": python})
     notes.update(dict.fromkeys([*warnings, *pickles(lock, workflows, projects)]))
     wrong = [note for note in notes if has_errors([note])]
     if wrong:
-        raise Refused(files[0] if len(files) == 1 else "the workflows", wrong)
+        raise Refused(asked.files[0] if len(asked.files) == 1 else "the workflows", wrong)
     return lock, schema
 
 
 def _made(
-    workflows: Wanted,
-    found: Sequence[Found],
-    catalogues: Sequence[str],
-    output: Path,
-    notes: list[Finding],
+    asked: _Asked, schema: NodeSchema, workflows: Wanted, found: Sequence[Found], notes: list[Finding]
 ) -> Lock:
     wants = wanted(needs_of(workflows.references))
     packs, missing = locked_packs(workflows.packs, [pack for one in found for pack in one.imported.packs])
+    version = comfyui_version(
+        asked.environment, found, schema=asked.schema, schema_from=asked.packs.schema_from
+    )
     lock = make_lock(
         workflows.references,
-        _opened(catalogues, found, wants),
+        _opened(asked.catalogues, found, wants),
+        schema_sha256=schema.sha256,
+        comfyui=version,
         packs=packs,
         missing=(*missing, *(item for one in found for item in one.imported.missing)),
         python=next((one.imported.python for one in found if one.imported.python is not None), None),
         hints=(*workflows.hints, *(hint for one in found for hint in one.hints)),
-        pinned=_earlier(output),
+        pinned=_earlier(asked.output),
         size_of=web_size,
         warnings=notes,
     )
-    lock, bad = with_headers(lock, source_opener(catalogues))
+    lock, bad = with_headers(lock, source_opener(asked.catalogues))
     notes.extend(bad)
     return lock
 
@@ -210,18 +252,6 @@ def _earlier(output: Path) -> Lock | None:
         return read_lock(read_bytes(str(output), limit_bytes=LOCK_LIMIT_BYTES), name=str(output))
     except InputError:  # none, or none that can be read: then there is nothing to keep to
         return None
-
-
-def _as_host(packs: Sequence[LockedPack]) -> PackIndex:
-    """What a snapshot has counts as a host's own list: it tells the commits that workflows do not say."""
-    installed = tuple(InstalledPack(pack.name, pack.url, pack.commit) for pack in packs)
-    return PackIndex(installed=installed, repos=unique_repos(pack.url for pack in packs))
-
-
-def _say(notes: Iterable[Finding]) -> None:
-    for note in notes:
-        if note.severity is not Severity.INFO:
-            say(f"{note.severity}: {note.code}: {note}")
 
 
 def _print(output: Path, lock: Lock | None, notes: Sequence[Finding]) -> None:

@@ -1,10 +1,12 @@
 """What a lock says besides models: the version of ComfyUI, and the Python environment."""
 
 import asyncio
+import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from pydantic import JsonValue
@@ -16,11 +18,14 @@ from comfyfarm.workflow.findings import Finding
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex
 from comfyfarm.workflow.packs.pack import Pack
 
+if TYPE_CHECKING:  # read when there is anything to solve
+    from comfyfarm.lock.uv_compile import Target
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHIPPED_VERSION = "0.27"
 """Of the node classes that are shipped: a lock made with them is made for it."""
-_FOR_SOLVING = ("wheelhouse", "python_version", "platform")
+_FOR_SOLVING = ("--wheelhouse", "--python-version", "--platform")
 _PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d{1,3})?")
 _PLATFORM = re.compile(
     r"windows|linux|macos"
@@ -32,8 +37,51 @@ _PLATFORM = re.compile(
 _VERSION = re.compile(r"""^__version__\s*=\s*["']([^"']{1,60})["']""", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class EnvironmentOptions:
+    """What the options say of ComfyUI and the Python environment; empty values are refused."""
+
+    comfyui: str | None = None
+    """A checkout of ComfyUI."""
+    comfyui_version: str | None = None
+    wheelhouse: str | None = None
+    """A folder of wheels to solve from."""
+    python_version: str | None = None
+    platform: str | None = None
+    """As uv names it."""
+
+    def check(self) -> None:
+        """Refuse values that are none, and options that would not count, before anything is asked.
+
+        Raises:
+            UsageError: one of them is so.
+        """
+        given = {f"--{key.replace('_', '-')}": value for key, value in asdict(self).items()}
+        for name, value in given.items():
+            if value is not None and not value.strip():
+                raise UsageError(f"{name} is empty; leave it out, or give a value")
+        idle = [name for name in _FOR_SOLVING if given[name] is not None and self.comfyui is None]
+        if idle:
+            it = "it" if len(idle) == 1 else "them"
+            said = f"{', '.join(idle)}: only the Python environment needs {it}"
+            raise UsageError(f"{said}, which is solved with --comfyui DIR; give that, too, or leave them out")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        version, platform, wheels = self.python_version, self.platform, self.wheelhouse
+        if version is not None and not _PYTHON.fullmatch(version):
+            raise UsageError(
+                f"--python-version {version[:40]!r} is no version of Python; write one such as 3.12"
+            )
+        if platform is not None and not _PLATFORM.fullmatch(platform):
+            remedy = "write linux, windows, macos, or a triple such as x86_64-unknown-linux-gnu"
+            raise UsageError(f"--platform {platform[:60]!r} is none that uv knows; {remedy}")
+        if wheels is not None and not expanded(Path(wheels)).is_dir():
+            raise UsageError(f"--wheelhouse {wheels}: is no folder of wheels")
+
+
 def environment_options(function: Function) -> Function:
-    """Parameters `comfyui`, `comfyui_version`, `wheelhouse`, `python_version`, `platform`."""
+    """One parameter, `environment`: an `EnvironmentOptions`."""
     options = (
         click.option("--comfyui", metavar="DIR", help="A checkout of ComfyUI: its version and requirements."),
         click.option("--comfyui-version", metavar="VERSION", help="Version of ComfyUI that the lock is for."),
@@ -41,50 +89,35 @@ def environment_options(function: Function) -> Function:
         click.option("--python-version", metavar="X.Y", help="Python of the servers (default: this one)."),
         click.option("--platform", metavar="TRIPLE", help="Platform of the servers, as uv names it."),
     )
+
+    @functools.wraps(function)
+    def gathered(*args: Any, **kwargs: Any) -> Any:
+        given = {field.name: kwargs.pop(field.name) for field in fields(EnvironmentOptions)}
+        return function(*args, environment=EnvironmentOptions(**given), **kwargs)
+
+    command: Callable[..., Any] = gathered
     for option in reversed(options):
-        function = option(function)
-    return function
+        command = option(command)
+    return command  # type: ignore[return-value]
 
 
-def check_environment_options(options: Mapping[str, Any]) -> None:
-    """Refuse values that are none, and options that would not count, before anything is asked.
-
-    Raises:
-        UsageError: one of them is so.
-    """
-    names = {key: f"--{key.replace('_', '-')}" for key in ("comfyui", "comfyui_version", *_FOR_SOLVING)}
-    for key, name in names.items():
-        if options[key] is not None and not options[key].strip():
-            raise UsageError(f"{name} is empty; leave it out, or give a value")
-    idle = [names[key] for key in _FOR_SOLVING if options[key] is not None and options["comfyui"] is None]
-    if idle:
-        said = f"{', '.join(idle)}: only the Python environment needs {'it' if len(idle) == 1 else 'them'}"
-        raise UsageError(f"{said}, which is solved with --comfyui DIR; give that, too, or leave them out")
-    version, platform, wheels = (options[key] for key in ("python_version", "platform", "wheelhouse"))
-    if version is not None and not _PYTHON.fullmatch(version):
-        raise UsageError(f"--python-version {version[:40]!r} is no version of Python; write one such as 3.12")
-    if platform is not None and not _PLATFORM.fullmatch(platform):
-        remedy = "write linux, windows, macos, or a triple such as x86_64-unknown-linux-gnu"
-        raise UsageError(f"--platform {platform[:60]!r} is none that uv knows; {remedy}")
-    if wheels is not None and not expanded(Path(wheels)).is_dir():
-        raise UsageError(f"--wheelhouse {wheels}: is no folder of wheels")
-
-
-def comfyui_version(options: Mapping[str, Any], imports: Sequence[Found]) -> str | None:
+def comfyui_version(
+    given: EnvironmentOptions, imports: Sequence[Found], *, schema: str | None, schema_from: str | None
+) -> str | None:
     """The version that the lock is for: as given, else of the checkout, else of whose classes were used.
 
     Raises:
         UsageError: the checkout does not say.
         TryLater: the server did not answer.
     """
-    if options["comfyui_version"]:
-        return str(options["comfyui_version"])
-    if options["comfyui"]:
-        return _checkout_version(expanded(Path(options["comfyui"])))
-    if options["schema_from"]:
-        return asyncio.run(_server_version(options["schema_from"]))
+    if given.comfyui_version:
+        return given.comfyui_version
+    if given.comfyui:
+        return _checkout_version(expanded(Path(given.comfyui)))
+    if schema_from:
+        return asyncio.run(_server_version(schema_from))
     imported = next((one.imported.comfyui for one in imports if one.imported.comfyui), None)
-    return imported or (None if options["schema"] else SHIPPED_VERSION)
+    return imported or (None if schema else SHIPPED_VERSION)
 
 
 def _checkout_version(folder: Path) -> str:
@@ -106,7 +139,12 @@ async def _server_version(url: str) -> str:
 
 
 def solved(
-    options: Mapping[str, Any], needed: Sequence[Pack], index: PackIndex, notes: list[Finding]
+    given: EnvironmentOptions,
+    needed: Sequence[Pack],
+    index: PackIndex,
+    notes: list[Finding],
+    *,
+    custom_nodes: str | None,
 ) -> JsonValue:
     """The Python environment of ComfyUI and the needed packs, solved together; None without `--comfyui`.
 
@@ -116,23 +154,29 @@ def solved(
         UsageError: uv is not installed, or a folder is not what it should be.
         TryLater: an index did not answer.
     """
-    if not options["comfyui"]:
+    if not given.comfyui:
         return None
     from comfyfarm.lock.environment import solve_environment
     from comfyfarm.lock.pack_requirements import comfyui_requirements, requirements_of
-    from comfyfarm.lock.uv_compile import Target
 
-    sources = [comfyui_requirements(expanded(Path(options["comfyui"])))]
-    if options["custom_nodes"]:
+    sources = [comfyui_requirements(expanded(Path(given.comfyui)))]
+    if custom_nodes:
         packs = [*needed]
         if any(row.pack is None for row in needed):
             packs.extend(_row(pack) for pack in index.installed)
-        sources.extend(requirements_of(packs, index, expanded(Path(options["custom_nodes"]))))
-    given = {key: options[key] for key in ("python_version", "platform") if options[key]}
-    wheelhouse = expanded(Path(options["wheelhouse"])) if options["wheelhouse"] else None
-    found = solve_environment(sources, Target(wheelhouse=wheelhouse, **given))
+        sources.extend(requirements_of(packs, index, expanded(Path(custom_nodes))))
+    found = solve_environment(sources, _target(given))
     notes.extend(found.findings)
     return found.python
+
+
+def _target(given: EnvironmentOptions) -> "Target":
+    from comfyfarm.lock.uv_compile import Target
+
+    named = {"python_version": given.python_version, "platform": given.platform}
+    wheelhouse = expanded(Path(given.wheelhouse)) if given.wheelhouse else None
+    words: dict[str, Any] = {key: value for key, value in named.items() if value}
+    return Target(wheelhouse=wheelhouse, **words)
 
 
 def _row(pack: InstalledPack) -> Pack:

@@ -3,22 +3,20 @@
 import json
 import sys
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
-from comfyfarm.addresses import expanded, is_address, mask
+from comfyfarm.addresses import expanded, is_address, local_path, mask
 from comfyfarm.cli.catalogues import Wants, open_catalogue
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import counted, ends_with_exit_code, say, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.lock_workflows import pickles, read_workflows
 from comfyfarm.cli.model_bytes import sizes_at
-from comfyfarm.cli.pack_options import known_index, pack_options
+from comfyfarm.cli.pack_options import PackSources, known_index, pack_options
 from comfyfarm.cli.projects import load_projects
 from comfyfarm.cli.schema_option import load_schema, schema_options
-from comfyfarm.cli.words import counted
 from comfyfarm.errors import UsageError
 from comfyfarm.lock.hash_store import HashStore
 from comfyfarm.lock.lockfile import Lock
@@ -31,13 +29,10 @@ from comfyfarm.lock.verify import (
     check_packs,
     check_schema,
     check_sources,
-    local_path,
 )
 from comfyfarm.settings import read_settings
-from comfyfarm.workflow.findings import Finding, Severity, has_errors
+from comfyfarm.workflow.findings import Finding, has_errors
 from comfyfarm.workflow.schema import NodeSchema
-
-_PACK_OPTIONS = ("node_map", "custom_nodes", "host_packs", "config")
 
 
 @click.command("verify")
@@ -54,7 +49,17 @@ _PACK_OPTIONS = ("node_map", "custom_nodes", "host_packs", "config")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with all findings.")
 @ends_with_exit_code
 def verify_command(
-    files: tuple[str, ...], against: tuple[str, ...], *, cache: bool, as_json: bool, **options: Any
+    files: tuple[str, ...],
+    against: tuple[str, ...],
+    schema: str | None,
+    schema_from: str | None,
+    node_map: tuple[str, ...],
+    custom_nodes: str | None,
+    host_packs: str | None,
+    config: str | None,
+    *,
+    cache: bool,
+    as_json: bool,
 ) -> None:
     """Whether every locked file is where it should be, and the lock covers the workflows.
 
@@ -68,22 +73,21 @@ def verify_command(
     findings: list[Finding] = []
     with json_when_refused(as_json, findings, lock=mask(name)):
         lock = open_lock(name)
-        if len(files) < 2 and any(options[key] for key in _PACK_OPTIONS):
+        if len(files) < 2 and any((node_map, custom_nodes, host_packs, config)):
             raise UsageError(
                 "--node-map, --custom-nodes, --host-packs and --config count with a WORKFLOW only"
             )
         findings.extend(_files(lock, places))
-        if len(files) > 1 or options["schema"] is not None or options["schema_from"] is not None:
-            schema = load_schema(options["schema"], options["schema_from"])
+        if len(files) > 1 or schema is not None or schema_from is not None:
+            classes = load_schema(schema, schema_from)
             if len(files) > 1:
-                findings.extend(_cover(lock, files[1:], schema, options, lock_name=name))
-            findings.extend(check_schema(lock, schema))
+                sources = PackSources(node_map, custom_nodes, host_packs, schema_from)
+                findings.extend(_cover(lock, files[1:], classes, sources, config=config, lock_name=name))
+            findings.extend(check_schema(lock, classes))
     if as_json:
         rows = [finding.model_dump(mode="json") for finding in findings]
         click.echo(json.dumps({"lock": mask(name), "findings": rows}, ensure_ascii=False))
-    for finding in findings:
-        if finding.severity is not Severity.INFO:
-            say(f"{finding.severity}: {finding.code}: {finding}")
+    say_findings(findings)
     if not has_errors(findings):
         say(f"{mask(name)}: {_looked_at(lock, places)}")
         return
@@ -132,16 +136,16 @@ def _against(lock: Lock, place: str, hashes: HashStore) -> Iterator[Finding]:
 
 
 def _cover(
-    lock: Lock, names: Sequence[str], schema: NodeSchema, options: Mapping[str, Any], *, lock_name: str
+    lock: Lock,
+    names: Sequence[str],
+    schema: NodeSchema,
+    sources: PackSources,
+    *,
+    config: str | None,
+    lock_name: str,
 ) -> Iterator[Finding]:
-    projects = load_projects(options["config"], names)
-    index = known_index(
-        options["node_map"],
-        options["custom_nodes"],
-        options["host_packs"],
-        schema_from=options["schema_from"],
-    )
-    workflows = read_workflows(names, schema, index, projects=projects)
+    projects = load_projects(config, names)
+    workflows = read_workflows(names, schema, known_index(sources), projects=projects)
     yield from check_cover(lock, zip(names, workflows.references, strict=True), lock_name=lock_name)
     for name, packs in zip(names, workflows.packs, strict=True):
         yield from check_packs(lock, packs.needed, workflow=mask(name))

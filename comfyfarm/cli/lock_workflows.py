@@ -1,19 +1,20 @@
 """The workflows of a lock, read once: what they name, what their files say of it, the packs they need."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from comfyfarm.addresses import mask
 from comfyfarm.cli.projects import Projects
 from comfyfarm.cli.workflow_files import read_file
 from comfyfarm.errors import NamesMissing
 from comfyfarm.lock.hints import Hint, hints_of
 from comfyfarm.lock.lockfile import Lock, LockedModel
 from comfyfarm.lock.online_packs import resolve_online
-from comfyfarm.lock.resolve import pin
+from comfyfarm.lock.pins import pin
 from comfyfarm.workflow.findings import Finding, Refused, has_errors
 from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.packs.pack import PackResolution
-from comfyfarm.workflow.packs.policy import pickle_findings, policy_findings
+from comfyfarm.workflow.packs.policy import Policy, pickle_findings, policy_findings
 from comfyfarm.workflow.reading.reader import read
 from comfyfarm.workflow.references.find import References, find_references
 from comfyfarm.workflow.schema import NodeSchema
@@ -22,6 +23,8 @@ from comfyfarm.workflow.schema import NodeSchema
 class Wanted(NamedTuple):
     """What workflows want of a lock."""
 
+    names: tuple[str, ...]
+    """Of the workflows, as all that is said of each of them is in their order."""
     references: tuple[References, ...]
     hints: tuple[Hint, ...]
     packs: tuple[PackResolution, ...]
@@ -68,25 +71,37 @@ def read_workflows(
         )
         resolutions.append(resolved)
         findings.update(dict.fromkeys(resolved.findings))
-        findings.update(dict.fromkeys(policy_findings(reading.nodes, resolved, policy=policy)))
-    return Wanted(tuple(references), tuple(hints), tuple(resolutions), tuple(findings))
+        refused = policy_findings(reading.nodes, resolved, policy=policy)
+        findings.update(dict.fromkeys(_of(refused, name) if len(names) > 1 else refused))
+    return Wanted(tuple(names), tuple(references), tuple(hints), tuple(resolutions), tuple(findings))
 
 
 def pickles(lock: Lock, workflows: Wanted, projects: Projects) -> tuple[Finding, ...]:
     """Pickled files of a lock that a policy does not allow: of each workflow those that it needs."""
-    if len(set(projects.policies)) == 1:
-        needs = [(projects.policies[0], lock.models)]
-    else:
-        needs = [
-            (policy, _pinned(lock, references))
-            for policy, references in zip(projects.policies, workflows.references, strict=True)
-        ]
-    found = (
-        finding
-        for policy, models in needs
-        for finding in pickle_findings(((f"{m.folder}/{m.path}", m.sha256) for m in models), policy=policy)
-    )
-    return tuple(dict.fromkeys(found))
+    if len(workflows.names) == 1:
+        return tuple(_refused(lock.models, projects.policies[0]))
+    found: dict[Finding, None] = {}
+    needed: set[str] = set()
+    for name, policy, references in zip(
+        workflows.names, projects.policies, workflows.references, strict=True
+    ):
+        models = _pinned(lock, references)
+        found.update(dict.fromkeys(_of(_refused(models, policy), name)))
+        needed.update(model.title for model in models)
+    if len(set(projects.policies)) == 1:  # which then holds for what none of them needs, too
+        rest = [model for model in lock.models if model.title not in needed]
+        found.update(dict.fromkeys(_refused(rest, projects.policies[0])))
+    return tuple(found)
+
+
+def _refused(models: Iterable[LockedModel], policy: Policy) -> Sequence[Finding]:
+    return pickle_findings(((model.title, model.sha256) for model in models), policy=policy)
+
+
+def _of(findings: Iterable[Finding], name: str) -> Iterator[Finding]:
+    """The same, saying of which of several workflows."""
+    for finding in findings:
+        yield finding.model_copy(update={"message": f"{mask(name)}: {finding.message}"})
 
 
 def _pinned(lock: Lock, references: References) -> tuple[LockedModel, ...]:

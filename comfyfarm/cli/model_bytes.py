@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from comfyfarm.addresses import mask
+from comfyfarm.addresses import local_path, mask
 from comfyfarm.errors import FarmError, InputError, StoreError, TryLater, UsageError
 from comfyfarm.lock.safetensors import ReadAt
-from comfyfarm.lock.verify import SizeAt, local_path
+from comfyfarm.lock.verify import SizeAt
 
 _AT_ONCE = 16
 _DENIED = "access denied"

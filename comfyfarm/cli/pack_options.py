@@ -1,7 +1,8 @@
-"""Options that say where node packs are known from, what was chosen, and what the Python environment is."""
+"""Options that say where node packs are known from, and what was chosen."""
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -28,8 +29,22 @@ _MANAGER_ROUTES = (
 """Folders with their versions, then addresses with commits; each under its new and its old name."""
 
 
+@dataclass(frozen=True, slots=True)
+class PackSources:
+    """Where node packs are known from, as the options name it."""
+
+    node_map: tuple[str, ...] = ()
+    """Class maps."""
+    custom_nodes: str | None = None
+    """A folder of checkouts."""
+    host_packs: str | None = None
+    """A host's own list."""
+    schema_from: str | None = None
+    """The address of a server, which is asked for its packs."""
+
+
 def pack_options(function: Function) -> Function:
-    """Parameters `node_map` (a tuple), `custom_nodes`, `host_packs`, `config`, for `known_index`."""
+    """Parameters `node_map` (a tuple), `custom_nodes`, `host_packs`, `config`."""
     options = (
         click.option(
             "--node-map",
@@ -79,14 +94,8 @@ def check_web_address(option: str, address: str | None) -> None:
         raise UsageError(f"{option} {mask(address)[:80]!r} is no address; write http://… or https://…")
 
 
-def known_index(
-    node_map: tuple[str, ...],
-    custom_nodes: str | None,
-    host_packs: str | None,
-    *,
-    schema_from: str | None = None,
-) -> "PackIndex":
-    """Read what the options name; of a server (`schema_from`) ask which packs it has.
+def known_index(sources: PackSources) -> "PackIndex":
+    """Read what the options name; ask the server which packs it has.
 
     Raises:
         InputError: a file cannot be read.
@@ -96,23 +105,24 @@ def known_index(
     from comfyfarm.workflow.packs.index import PackIndex, merged
 
     parts: list[PackIndex] = []
-    if custom_nodes is not None:
+    if sources.custom_nodes is not None:
         from comfyfarm.lock.checkouts import read_checkouts
 
-        parts.append(read_checkouts(expanded(Path(custom_nodes))))
-    if host_packs is not None:
+        parts.append(read_checkouts(expanded(Path(sources.custom_nodes))))
+    if sources.host_packs is not None:
         from comfyfarm.lock.host_packs import read_host_packs
 
-        parts.append(read_host_packs(read_bytes(host_packs, limit_bytes=_LIMIT_BYTES), name=host_packs))
-    if schema_from is not None:
+        data = read_bytes(sources.host_packs, limit_bytes=_LIMIT_BYTES)
+        parts.append(read_host_packs(data, name=sources.host_packs))
+    if sources.schema_from is not None:
         import asyncio  # 0.03 s that only this option pays
 
-        parts.extend(asyncio.run(_asked(schema_from)))
-    if node_map:
+        parts.extend(asyncio.run(_asked(sources.schema_from)))
+    if sources.node_map:
         from comfyfarm.lock.node_map import read_node_map
 
         parts.extend(
-            read_node_map(read_bytes(name, limit_bytes=_LIMIT_BYTES), name=name) for name in node_map
+            read_node_map(read_bytes(name, limit_bytes=_LIMIT_BYTES), name=name) for name in sources.node_map
         )
     return merged(parts) if parts else PackIndex()
 

@@ -12,16 +12,14 @@ import click
 
 from comfyfarm.addresses import expanded, mask
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import counted, ends_with_exit_code, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.pack_options import check_web_address
-from comfyfarm.cli.words import counted
 from comfyfarm.errors import UsageError
 from comfyfarm.lock.hash_store import HashStore
 from comfyfarm.lock.lockfile import Lock, LockedModel
-from comfyfarm.plan.host_plan import HostFacts, HostPlan, plan_host, shown
+from comfyfarm.plan.host_plan import HostFacts, HostPlan, bytes_text, plan_host
 from comfyfarm.settings import read_settings
-from comfyfarm.workflow.findings import Severity
 
 _GIB = 1 << 30
 
@@ -82,9 +80,7 @@ def command(
         click.echo(json.dumps(raw, ensure_ascii=False))
     else:
         _print(plan)
-    for finding in plan.findings:
-        if finding.severity is not Severity.INFO:
-            say(f"{finding.severity}: {finding.code}: {finding}")
+    say_findings(plan.findings)
     sys.exit(0 if plan.fits else 1)
 
 
@@ -121,7 +117,7 @@ def _lying(lock: Lock, blobs: BlobStore, models_dir: Path) -> dict[str, Any]:
         raise UsageError(f"{root}: there is no such folder; name ComfyUI's models folder")
     others = [(model, file) for model, file in _places(lock, root) if not _is_ours(model, file, blobs)]
     hashes = HashStore(read_settings().state_dir)
-    is_in_place = {f"{m.folder}/{m.path}": _has_content(file, m, hashes) for m, file in others}
+    is_in_place = {m.title: _has_content(file, m, hashes) for m, file in others}
     hashes.save()
     return {
         "foreign": tuple(name for name, is_so in is_in_place.items() if not is_so),
@@ -155,17 +151,19 @@ def _is_ours(model: LockedModel, file: Path, blobs: BlobStore) -> bool:
 def _print(plan: HostPlan) -> None:
     click.echo(f"{plan.host}: {'fits' if plan.fits else 'does not fit'}")
     click.echo(
-        f"  fetch   {shown(plan.fetch_bytes)} in {counted(len(plan.fetch), 'file')}; "
-        f"{shown(plan.reuse_bytes)} here already"
+        f"  fetch   {bytes_text(plan.fetch_bytes)} in {counted(len(plan.fetch), 'file')}; "
+        f"{bytes_text(plan.reuse_bytes)} here already"
     )
     in_place = sum(finding.code == "in_place" for finding in plan.findings)
     if in_place:
         click.echo(f"  keep    {counted(in_place, 'file')} with the locked content in --models-dir")
     if plan.evict_bytes:
-        click.echo(f"  evict   {shown(plan.evict_bytes)} to keep within the quota")
+        click.echo(f"  evict   {bytes_text(plan.evict_bytes)} to keep within the quota")
     for pack in plan.install:
         click.echo(f"  install {pack.name} at {pack.commit[:12]} from {pack.url}")
     for pack in plan.change:
         click.echo(f"  change  {pack.name} from {(pack.installed or 'unknown')[:12]} to {pack.commit[:12]}")
     if plan.vram.models:
-        click.echo(f"  VRAM    {shown(plan.vram.bytes)} at least, by estimate: {', '.join(plan.vram.models)}")
+        click.echo(
+            f"  VRAM    {bytes_text(plan.vram.bytes)} at least, by estimate: {', '.join(plan.vram.models)}"
+        )

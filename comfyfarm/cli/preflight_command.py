@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import click
 
 from comfyfarm.addresses import mask
-from comfyfarm.cli.edge import ends_with_exit_code, say
-from comfyfarm.cli.pack_options import known_index, load_project, pack_options
+from comfyfarm.cli.edge import counted, ends_with_exit_code, say
+from comfyfarm.cli.pack_options import PackSources, known_index, load_project, pack_options
 from comfyfarm.cli.report_view import print_report
 from comfyfarm.cli.schema_option import load_schema, schema_options
-from comfyfarm.cli.words import counted
 from comfyfarm.cli.workflow_files import is_media, listed, read_file
 from comfyfarm.errors import InputError, UsageError
 from comfyfarm.workflow.findings import Refused, error
@@ -67,7 +66,7 @@ def command(
     try:
         asked = _Asked(
             load_schema(schema, schema_from),
-            known_index(node_map, custom_nodes, host_packs, schema_from=schema_from),
+            known_index(PackSources(node_map, custom_nodes, host_packs, schema_from)),
             config,
         )
     except InputError as exc:

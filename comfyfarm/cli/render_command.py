@@ -114,7 +114,7 @@ def _request(
         host_of(url)  # whether it is an address at all
     for name in (source, *servers, lock, out, mirror, cache, models_dir, inputs, batch):
         if not is_unicode(str(name)):
-            raise UsageError(f"{mask(str(name))!a}: is no valid UTF-8; name it otherwise")
+            raise UsageError(f"'{mask(str(name))}': is no valid UTF-8; name it otherwise")
     source = _absolute(source)
     is_job_file = source.lower().endswith(_JOB_FILES)
     return RenderRequest(

@@ -7,7 +7,7 @@ from itertools import groupby
 import click
 
 from comfyfarm.addresses import mask
-from comfyfarm.cli.words import counted
+from comfyfarm.cli.edge import counted
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.assets import Asset
 from comfyfarm.workflow.findings import Finding, Severity

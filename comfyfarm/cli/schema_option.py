@@ -1,6 +1,7 @@
 """`--schema FILE | --schema-from URL`: which node classes there are, and what they take."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from comfyfarm.workflow.schema import NodeSchema
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+_FOLDER = re.compile(r"[\w][\w .+-]*")
 _SCHEMA_LIMIT_BYTES = 256 * 1024 * 1024
 
 
@@ -54,9 +56,14 @@ async def _ask(url: str) -> NodeSchema:
     async with ComfyClient(url) as client:
         data = await client.object_info()
         listings = await _listings(client)
-    found = NodeSchema.from_object_info(data, name=mask(url), live=True)
-    return found.with_folders(probe(json.loads(data), listings))
+    try:
+        classes = json.loads(data)
+    except (ValueError, RecursionError):
+        return NodeSchema.from_object_info(data, name=mask(url), live=True)  # it says what is wrong
+    found = NodeSchema.from_object_info(classes, name=mask(url), live=True)
+    return found.with_folders(probe(classes, listings), embeddings=listings.get("embeddings"))
 
 
 async def _listings(client: Any) -> Mapping[str, tuple[str, ...]]:
-    return {folder: await client.listing(folder) for folder in await client.listing()}
+    """The files of each folder; a key that no folder can have is passed over."""
+    return {key: await client.listing(key) for key in await client.listing() if _FOLDER.fullmatch(key)}

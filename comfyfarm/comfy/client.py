@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from pydantic import ValidationError
@@ -184,7 +185,7 @@ class ComfyClient:
 
     async def listing(self, folder: str = "") -> tuple[str, ...]:
         """The keys of the models folders, or the files in one of them; () for what the server has not."""
-        response = await self._send("GET", f"/models/{folder}" if folder else "/models")
+        response = await self._send("GET", f"/models/{quote(folder, safe='')}" if folder else "/models")
         raw = _lenient(response.content)
         if response.status_code != 200 or not isinstance(raw, list):
             return ()

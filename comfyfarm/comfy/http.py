@@ -17,6 +17,8 @@ import httpx
 
 SERVER_AUTH = "COMFYFARM_SERVER_AUTH"
 """`user:password` for servers whose address has none: an address is shown in many places."""
+LIMIT_BYTES = 256 * 1024 * 1024
+"""Of a whole answer. `/object_info` of a server with many packs has some 15 MB; files are streamed."""
 _WHOLE = 3
 _HEADERS = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate", "User-Agent": "comfyfarm"}
 
@@ -56,7 +58,7 @@ class Http:
     ) -> httpx.Response:
         response = await self._answer(method, path, timeout_s, body)
         try:
-            await response.aread()
+            response._content = await _bounded(response)  # as aread does, which knows no bound
         finally:
             await response.aclose()
         return response
@@ -88,6 +90,18 @@ class Http:
     @cached_property
     def _headers(self) -> dict[str, str]:
         return {**_HEADERS, **authorization(self._url)}
+
+
+async def _bounded(response: httpx.Response) -> bytes:
+    """The whole body, unpacked; a server that lies about what it is could send without end."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > LIMIT_BYTES:
+            raise httpx.ReadError(f"an answer of more than {LIMIT_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def has_login(url: str) -> bool:

@@ -18,7 +18,7 @@ from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.sources import INLINE, Sources
 from comfyfarm.ids import JobId, Sha256
 from comfyfarm.lock.lockfile import LockedModel, read_lock
-from comfyfarm.lock.resolve import pin
+from comfyfarm.lock.pins import pin
 from comfyfarm.plan.batch import plan_batch
 from comfyfarm.plan.job import JobSpec
 from comfyfarm.workflow.assets import Asset, find_assets

@@ -109,6 +109,6 @@ def refuse_pickles(models: Sequence[LockedModel], policy: Policy, lock_name: str
     Raises:
         Refused: a `WorkflowError` that names all of them.
     """
-    refused = pickle_findings([(f"{one.folder}/{one.path}", one.sha256) for one in models], policy=policy)
+    refused = pickle_findings([(one.title, one.sha256) for one in models], policy=policy)
     if refused:
         raise Refused(lock_name, refused)

@@ -8,7 +8,7 @@ from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.errors import NoRoom
 from comfyfarm.farm.servers import Server
 from comfyfarm.lock.lockfile import Lock, LockedModel
-from comfyfarm.plan.host_plan import HostFacts, plan_host, shown
+from comfyfarm.plan.host_plan import HostFacts, bytes_text, plan_host
 from comfyfarm.plan.vram import estimate_vram
 from comfyfarm.workflow.findings import Severity
 
@@ -40,6 +40,6 @@ def short_of_vram(models: Sequence[LockedModel], servers: Sequence[Server]) -> I
     for server in servers:
         if 0 < server.device.vram_total < needed.bytes:
             yield (
-                f"{mask(server.url)}: an estimated {shown(needed.bytes)} of VRAM are needed at once "
-                f"({', '.join(needed.models)}), and it has {shown(server.device.vram_total)}"
+                f"{mask(server.url)}: an estimated {bytes_text(needed.bytes)} of VRAM are needed at once "
+                f"({', '.join(needed.models)}), and it has {bytes_text(server.device.vram_total)}"
             )

@@ -1,79 +1,170 @@
-"""Catalogue files: which content stands behind which name. A lock is one too."""
+"""A catalogue as a value: files with their content, looked up by folder and path."""
 
-import tomllib
-from typing import Any
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TypeVar
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt
 
-from comfyfarm.addresses import base_name, mask
-from comfyfarm.errors import CatalogueError
-from comfyfarm.lock.json_file import read_json
-from comfyfarm.lock.listing import Catalogue as Catalogue
-from comfyfarm.lock.listing import CatalogueEntry as CatalogueEntry
-from comfyfarm.lock.listing import collect
-from comfyfarm.lock.listing import merge as merge
-from comfyfarm.lock.lockfile import LockedRepo, flaws_of
-from comfyfarm.lock.models_folder import catalogue_from_dir as catalogue_from_dir
+from comfyfarm.ids import Sha256
+from comfyfarm.lock.lockfile import LockedRepo
+from comfyfarm.lock.paths import SafeFolder, SafePath
+from comfyfarm.workflow.folders import modern
+from comfyfarm.workflow.model_files import WEIGHTS
 
-_FORM = "a catalogue lists folder, path, sha256, size and sources of each model, id and revision of each repo"
-_ENTRIES = TypeAdapter(tuple[CatalogueEntry, ...])
-_REPOS = TypeAdapter(tuple[LockedRepo, ...])
+Key = TypeVar("Key")
 
 
-def read_catalogue(data: bytes, *, name: str) -> Catalogue:
-    """Read a catalogue file: a JSON or YAML list, `models` and `repos` in either, or TOML `[[models]]`.
+class CatalogueEntry(BaseModel):
+    """One file of a catalogue."""
 
-    The form follows the suffix of `name`; without a known one, the content.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
-    Raises:
-        CatalogueError: it cannot be read; every flaw is named with its place.
-    """
-    return catalogue_of(parse_document(data, name=name), name=name)
+    folder: SafeFolder
+    path: SafePath
+    sha256: Sha256
+    size: NonNegativeInt
+    """In bytes."""
+    sources: tuple[str, ...] = ()
+    """Addresses or paths that have the file."""
+    header: JsonValue = None
+    """Summary of the file's header, where the catalogue has one."""
 
-
-def catalogue_of(raw: Any, *, name: str) -> Catalogue:
-    """The catalogue in a parsed document.
-
-    Raises:
-        CatalogueError: it is none.
-    """
-    shown = mask(name)
-    models, repos = (raw, []) if not isinstance(raw, dict) else (raw.get("models"), raw.get("repos") or [])
-    if isinstance(raw, dict) and models is None and repos:
-        models = []
-    if not isinstance(models, list):
-        raise CatalogueError(f"{shown}: is no list of models; {_FORM}")
-    try:
-        found = _ENTRIES.validate_python(models)
-        return collect(found).model_copy(update={"repos": _REPOS.validate_python(repos)})
-    except ValidationError as exc:
-        raise CatalogueError("\n".join(flaws_of(exc, shown, remedy=_FORM))) from exc
+    @property
+    def key(self) -> tuple[str, str]:
+        """Folder by its name of today, and path: `clip` and `text_encoders` are one place."""
+        return (modern(self.folder), self.path)
 
 
-def parse_document(data: bytes, *, name: str) -> Any:
-    """What a JSON, YAML or TOML document holds; strict where it is JSON.
+class LooseFile(BaseModel):
+    """A file of which a mirror knows only how it is called, as a rule without the folders before it."""
 
-    Raises:
-        CatalogueError: it is none of them.
-    """
-    shown = mask(name)
-    kind = base_name(name).rpartition(".")[2].lower()
-    if kind == "json" or (kind not in {"toml", "yaml", "yml"} and data.lstrip()[:1] in {b"[", b"{"}):
-        # `[[models]]` begins like JSON; a JSON list of lists is no catalogue.
-        if kind == "json" or not data.lstrip().startswith(b"[["):
-            return read_json(data, name=name, remedy=f"mend it there; {_FORM}")
-        kind = "toml"
-    try:
-        text = data.decode("utf-8-sig")
-        return tomllib.loads(text) if kind == "toml" else yaml.safe_load(text)
-    except UnicodeDecodeError as exc:
-        raise CatalogueError(f"{shown}: not UTF-8 at offset {exc.start}; save it as UTF-8") from exc
-    except tomllib.TOMLDecodeError as exc:
-        raise CatalogueError(f"{shown}: not TOML: {exc}; {_FORM}") from exc
-    except (yaml.YAMLError, RecursionError, ValueError) as exc:
-        raise CatalogueError(f"{shown}: not YAML: {_one_line(exc)}; {_FORM}") from exc
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    folder: str | None
+    """None where the mirror was not told."""
+    sha256: Sha256
+    size: NonNegativeInt
+    """In bytes."""
+    sources: tuple[str, ...] = ()
 
 
-def _one_line(exc: Exception) -> str:
-    return " ".join(str(exc).split())[:300]
+class Catalogue(BaseModel):
+    """All entries. A name that stands for several contents has several; which is meant, the lock must say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    entries: tuple[CatalogueEntry, ...] = ()
+    loose: tuple[LooseFile, ...] = ()
+    repos: tuple[LockedRepo, ...] = ()
+    """Hub repositories with the revision that is meant."""
+    others: tuple[str, ...] = ()
+    """`folder/path` of files that are there and that nobody asked for: for hints only."""
+
+    def get(self, folder: str, path: str) -> CatalogueEntry | None:
+        """The first entry of that name, whether listed under the folder's old or new key."""
+        return next(iter(self.candidates(folder, path)), None)
+
+    def candidates(self, folder: str, path: str) -> tuple[CatalogueEntry, ...]:
+        """All entries of exactly that name: more than one when it stands for several contents."""
+        return tuple(self._by_key.get((modern(folder), path), ()))
+
+    def alike(self, folder: str, path: str) -> tuple[CatalogueEntry, ...]:
+        """Entries whose name is the same text in another Unicode form (NFC, NFD)."""
+        return tuple(self._by_nfc.get((modern(folder), unicodedata.normalize("NFC", path)), ()))
+
+    def in_folder(self, folder: str) -> tuple[CatalogueEntry, ...]:
+        """All entries of a folder."""
+        return tuple(self._by_folder.get(modern(folder), ()))
+
+    def named(self, path: str) -> tuple[CatalogueEntry, ...]:
+        """All entries of that path, whatever their folder."""
+        return tuple(self._by_path.get(path, ()))
+
+    def called(self, folder: str, name: str, *, is_base: bool) -> tuple[CatalogueEntry, ...]:
+        """Entries whose path is `name` but for its suffix; with `is_base`, whose last part is."""
+        return tuple(self._by_stem.get((modern(folder), is_base, name), ()))
+
+    def of_source(self, address: str) -> tuple[CatalogueEntry, ...]:
+        """All entries that name this address among their sources."""
+        return tuple(self._by_source.get(address, ()))
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str], list[CatalogueEntry]]:
+        return _grouped((entry.key, entry) for entry in self.entries)
+
+    @cached_property
+    def _by_nfc(self) -> dict[tuple[str, str], list[CatalogueEntry]]:
+        return _grouped(
+            ((entry.key[0], unicodedata.normalize("NFC", entry.path)), entry) for entry in self.entries
+        )
+
+    @cached_property
+    def _by_folder(self) -> dict[str, list[CatalogueEntry]]:
+        return _grouped((entry.key[0], entry) for entry in self.entries)
+
+    @cached_property
+    def _by_path(self) -> dict[str, list[CatalogueEntry]]:
+        return _grouped((entry.path, entry) for entry in self.entries)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """`folder/path` of all that is known to be there, for hints."""
+        listed = [f"{entry.key[0]}/{entry.path}" for entry in self.entries]
+        loose = [f"{file.folder or '(folder not known)'}/{file.name}" for file in self.loose]
+        return tuple(dict.fromkeys([*listed, *loose, *self.others]))
+
+    @cached_property
+    def _by_stem(self) -> dict[tuple[str, bool, str], list[CatalogueEntry]]:
+        return _grouped(
+            ((entry.key[0], is_base, name), entry)
+            for entry in self.entries
+            for is_base, path in ((False, entry.path), (True, entry.path.rpartition("/")[2]))
+            for name in _with_and_without_suffix(path)
+        )
+
+    @cached_property
+    def _by_source(self) -> dict[str, list[CatalogueEntry]]:
+        return _grouped((source, entry) for entry in self.entries for source in entry.sources)
+
+
+def _with_and_without_suffix(path: str) -> tuple[str, ...]:
+    return (path, path.rpartition(".")[0]) if path.lower().endswith(WEIGHTS) else (path,)
+
+
+def _grouped(pairs: Iterable[tuple[Key, CatalogueEntry]]) -> dict[Key, list[CatalogueEntry]]:
+    found: defaultdict[Key, list[CatalogueEntry]] = defaultdict(list)
+    for key, entry in pairs:
+        found[key].append(entry)
+    return dict(found)
+
+
+def collect(entries: Iterable[CatalogueEntry]) -> Catalogue:
+    """A catalogue of these entries; equal ones become one, with the sources of all."""
+    found: dict[tuple[tuple[str, str], str, int], CatalogueEntry] = {}
+    for entry in entries:
+        place = (entry.key, entry.sha256, entry.size)
+        known = found.get(place)
+        if known is None:
+            found[place] = entry
+            continue
+        sources = tuple(dict.fromkeys([*known.sources, *entry.sources]))
+        header = known.header if known.header is not None else entry.header
+        found[place] = known.model_copy(update={"sources": sources, "header": header})
+    return Catalogue(entries=tuple(found.values()))
+
+
+def merge(catalogues: Iterable[Catalogue]) -> Catalogue:
+    """Several catalogues as one."""
+    each = tuple(catalogues)
+    repos = {(repo.id, repo.revision): repo for one in each for repo in one.repos}
+    return collect(entry for one in each for entry in one.entries).model_copy(
+        update={
+            "loose": tuple(dict.fromkeys(file for one in each for file in one.loose)),
+            "repos": tuple(repos.values()),
+            "others": tuple(dict.fromkeys(name for one in each for name in one.others)),
+        }
+    )

@@ -47,11 +47,6 @@ def solve_environment(sources: Sequence[PackRequirements], target: Target) -> En
     return Environment(None, (*findings, *solver.faults(kept, answer)))
 
 
-def requirements_text(python: dict[str, Any]) -> str:
-    """The solved environment as a requirements file, with its hashes."""
-    return "".join(_pin_text(pin) for pin in python["requirements"])
-
-
 class _Solver:
     """Asks uv, and keeps what was found on the way."""
 
@@ -134,8 +129,3 @@ def _locked(sources: Sequence[PackRequirements], pins: Sequence[Pin], target: Ta
         "unsolved": {source.pack: [*source.unsolved] for source in sources if source.unsolved},
         "sources": {source.pack: dict(source.digests) for source in sources},
     }
-
-
-def _pin_text(pin: dict[str, Any]) -> str:
-    hashes = "".join(f" \\\n    --hash={value}" for value in pin["hashes"])
-    return f"{pin['name']}=={pin['version']}{hashes}\n"

@@ -60,6 +60,6 @@ def bad_header(model: LockedModel, reason: str) -> Finding:
     """What is wrong with a model file's header."""
     return warning(
         "corrupt_header",
-        f"{model.folder}/{model.path} is no sound file of its kind: {reason}",
+        f"{model.title} is no sound file of its kind: {reason}",
         "get the file anew and check its hash; ComfyUI will not be able to load it",
     )

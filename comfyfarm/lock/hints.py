@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from comfyfarm.ids import NodeId
-from comfyfarm.lock.listing import CatalogueEntry
+from comfyfarm.lock.catalogue import CatalogueEntry
 from comfyfarm.lock.match import Need
 from comfyfarm.lock.paths import is_safe
 from comfyfarm.workflow.file_node import FileNode

@@ -21,6 +21,7 @@ from comfyfarm.errors import CatalogueError
 from comfyfarm.ids import Sha256
 from comfyfarm.lock.json_file import read_json
 from comfyfarm.lock.paths import SafeFolder, SafePath
+from comfyfarm.workflow.folders import modern
 
 VERSION: Final = 1
 _MOST_BYTES = 1 << 46  # 64 TiB: more is a slip, and planning its parts would take all memory
@@ -43,12 +44,17 @@ class LockedModel(BaseModel):
     sources: tuple[_Source, ...] = ()
     """Addresses of any scheme, or paths, best first. Any of them yields these bytes or is refused."""
     header: JsonValue = None
-    """Summary of a safetensors header, once one is read."""
+    """Summary of the header of a safetensors or GGUF file, once one is read."""
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Folder and path: what names the file for ComfyUI."""
-        return (self.folder, self.path)
+    def title(self) -> str:
+        """`folder/path`, for people."""
+        return f"{self.folder}/{self.path}"
+
+    @property
+    def modern_key(self) -> tuple[str, str]:
+        """Folder by its name of today, and path: `clip` and `text_encoders` are one place."""
+        return (modern(self.folder), self.path)
 
 
 class LockedRepo(BaseModel):
@@ -104,9 +110,10 @@ class Lock(BaseModel):
     def _no_twins(self) -> "Lock":
         seen: set[tuple[str, str]] = set()
         for model in self.models:
-            if model.key in seen:
-                raise ValueError(f"{model.folder}/{model.path} is listed twice")
-            seen.add(model.key)
+            place = (model.folder, model.path)
+            if place in seen:
+                raise ValueError(f"{model.title} is listed twice")
+            seen.add(place)
         return self
 
     @cached_property

@@ -1,28 +1,18 @@
 """Which files of a catalogue one reference stands for, by its kind. Exact names first."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry, LooseFile
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, LooseFile
 from comfyfarm.lock.paths import is_safe
 from comfyfarm.workflow.findings import Finding, error, warning
-from comfyfarm.workflow.folders import approx_vae, modern
+from comfyfarm.workflow.folders import approx_vae, modern, places_on_disk
 from comfyfarm.workflow.references.embeddings import SUFFIXES
 from comfyfarm.workflow.references.find import Kind, Reference, Unclassified
 
 Need = Reference | Unclassified
-
-PLACES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "unet_gguf": (("diffusion_models", ""),),
-    "clip_gguf": (("text_encoders", ""),),
-    "ultralytics_bbox": (("ultralytics", "bbox/"),),
-    "ultralytics_segm": (("ultralytics", "segm/"),),
-    "mmdets_bbox": (("mmdets", "bbox/"),),
-    "mmdets_segm": (("mmdets", "segm/"),),
-}
-"""Keys that packs register over folders which have another name on disk, and the prefix below those."""
 LORAS = "loras"
 BY_BASENAME = "matched_by_basename"
 """Code of the warning that a mirror's file was found by the last part of its name alone."""
@@ -66,7 +56,7 @@ def _first(found: Iterable[Match]) -> Match:
 
 
 def _file(need: Reference, folder: str, path: str, catalogue: Catalogue) -> Match:
-    for place, prefix in ((folder, ""), *PLACES.get(folder, ())):
+    for place, prefix in ((folder, ""), *places_on_disk(folder)):
         exact = catalogue.candidates(place, prefix + path)
         if exact:
             return Match(exact)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from comfyfarm.addresses import is_address
 from comfyfarm.ids import Sha256
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry, LooseFile, collect
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, LooseFile, collect
 from comfyfarm.lock.paths import is_safe
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from comfyfarm.clock import Clock
 from comfyfarm.errors import CatalogueError
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, collect
 from comfyfarm.lock.hash_store import HashStore, Meter
 from comfyfarm.lock.hash_store import Progress as Progress
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry, collect
 from comfyfarm.workflow.folders import modern
 
 logger = logging.getLogger(__name__)

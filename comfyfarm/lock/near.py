@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 
 from comfyfarm.addresses import mask
-from comfyfarm.lock.listing import Catalogue
+from comfyfarm.lock.catalogue import Catalogue
 from comfyfarm.lock.match import Need
 from comfyfarm.workflow.references.find import Kind, Unclassified
 

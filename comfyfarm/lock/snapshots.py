@@ -7,20 +7,60 @@ snapshot of the Manager's with `models` beside.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from comfyfarm.addresses import is_address
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry, collect
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, collect
 from comfyfarm.lock.lockfile import LockedPack, Missing
 from comfyfarm.lock.paths import is_safe
+from comfyfarm.workflow.packs.index import InstalledPack
 from comfyfarm.workflow.packs.urls import repo_key, repo_name, repo_url
+from comfyfarm.workflow.packs.versions import VersionKind, classify, plain
 
 _COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _MANAGER = {"git_custom_nodes", "cnr_custom_nodes"}
 _MODELS = "models/"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPack:
+    """A node pack as a snapshot has it, disabled ones left out."""
+
+    called: str
+    """Its address or its id in the registry, as it is written."""
+    url: str | None = None
+    """None where the snapshot says no address that is one."""
+    commit: str | None = None
+    """40 hex digits."""
+    version: str | None = None
+    """Its release; such a pack is of the registry."""
+    is_registered: bool = False
+    """Whether it is a release of the registry rather than a clone."""
+
+    @property
+    def installed(self) -> InstalledPack | None:
+        """The pack as a host's; None where nothing says which it is."""
+        if self.is_registered:
+            return InstalledPack(self.called, id=self.called, version=self.version)
+        return InstalledPack(repo_name(self.url), self.url, self.commit) if self.url is not None else None
+
+    @property
+    def pinned(self) -> LockedPack | Missing:
+        """The pack for a lock, or why it cannot be pinned."""
+        name = repo_name(self.url) if self.url is not None else _shown(self.called)
+        if self.url is not None and self.commit is not None:
+            return LockedPack(name=name, url=self.url, commit=self.commit)
+        if self.is_registered:
+            why = f"the snapshot has release {_shown(self.version)} of the registry, and no commit"
+        elif self.url is not None:
+            why = f"the snapshot has no commit of {self.url}"
+        else:
+            why = "the snapshot does not say where it comes from"
+        return Missing(kind="pack", name=name, reason=why)
 
 
 class Imported(BaseModel):
@@ -30,6 +70,8 @@ class Imported(BaseModel):
 
     catalogue: Catalogue = Catalogue()
     packs: tuple[LockedPack, ...] = ()
+    installed: tuple[InstalledPack, ...] = ()
+    """The same packs as a host's, whose commits count for workflows that name none."""
     missing: tuple[Missing, ...] = ()
     python: JsonValue = None
     comfyui: str | None = None
@@ -38,11 +80,28 @@ class Imported(BaseModel):
 
 def is_snapshot(raw: Any) -> bool:
     """Whether a parsed document is a snapshot of either tool."""
-    raw = _inner(raw)
+    if is_manager_snapshot(raw):
+        return True
     if not isinstance(raw, Mapping):
         return False
     has_packs = isinstance(raw.get("custom_nodes"), list) and "comfyui" in raw
-    return bool(_MANAGER & raw.keys()) or has_packs or _lists_files(raw.get("models"))
+    return has_packs or _lists_files(raw.get("models"))
+
+
+def is_manager_snapshot(raw: Any) -> bool:
+    """Whether a parsed document has the Manager's lists of node packs."""
+    inner = _inner(raw)
+    return isinstance(inner, Mapping) and bool(_MANAGER & inner.keys())
+
+
+def snapshot_packs(raw: Any) -> tuple[SnapshotPack, ...]:
+    """The enabled node packs of a snapshot of either tool: clones first, then releases of the registry."""
+    raw = _inner(raw)
+    return (
+        *_clones(raw.get("git_custom_nodes")),
+        *_listed(raw.get("custom_nodes")),
+        *_releases(raw.get("cnr_custom_nodes")),
+    )
 
 
 def import_snapshot(raw: Any) -> Imported:
@@ -50,15 +109,15 @@ def import_snapshot(raw: Any) -> Imported:
 
     A model whose hash comfy-pack made up (of the name, when it bundles files) has none.
     """
+    rows = [(pack, pack.pinned) for pack in snapshot_packs(raw)]
+    packs = {repo_key(pin.url): (pack, pin) for pack, pin in rows if isinstance(pin, LockedPack)}
     raw = _inner(raw)
-    rows = [*_git_rows(raw.get("git_custom_nodes")), *_listed_rows(raw.get("custom_nodes"))]
-    packs = {repo_key(pack.url): pack for pack in rows if isinstance(pack, LockedPack)}
-    missing = [row for row in rows if isinstance(row, Missing)]
     commit = str(raw.get("comfyui") or "")
     return Imported(
         catalogue=collect(_entries(raw.get("models"))),
-        packs=tuple(packs.values()),
-        missing=(*missing, *_registry_rows(raw.get("cnr_custom_nodes"))),
+        packs=tuple(pin for _, pin in packs.values()),
+        installed=tuple(host for pack, _ in packs.values() if (host := pack.installed) is not None),
+        missing=tuple(pin for _, pin in rows if isinstance(pin, Missing)),
         python=_python(raw),
         comfyui=commit if _COMMIT.match(commit) else None,
     )
@@ -76,33 +135,35 @@ def _lists_files(models: Any) -> bool:
     )
 
 
-def _git_rows(raw: Any) -> Iterator[LockedPack | Missing]:
+def _clones(raw: Any) -> Iterator[SnapshotPack]:
     for url, pack in raw.items() if isinstance(raw, Mapping) else ():
         if isinstance(pack, Mapping) and not pack.get("disabled"):
-            yield _row(url, pack.get("hash"))
+            yield _clone(url, pack.get("hash"))
 
 
-def _listed_rows(raw: Any) -> Iterator[LockedPack | Missing]:
+def _listed(raw: Any) -> Iterator[SnapshotPack]:
     for pack in raw if isinstance(raw, list) else ():
         if isinstance(pack, Mapping) and not pack.get("disabled"):
-            yield _row(pack.get("url"), pack.get("commit_hash"))
+            yield _clone(pack.get("url"), pack.get("commit_hash"))
 
 
-def _row(url: Any, commit: Any) -> LockedPack | Missing:
-    address = repo_url(url) if isinstance(url, str) else None
-    if address is None:
-        return Missing(kind="pack", name=_shown(url), reason="the snapshot does not say where it comes from")
-    if not isinstance(commit, str) or not _COMMIT.match(commit):
-        return Missing(
-            kind="pack", name=repo_name(address), reason=f"the snapshot has no commit of {address}"
-        )
-    return LockedPack(name=repo_name(address), url=address, commit=commit)
+def _clone(url: Any, commit: Any) -> SnapshotPack:
+    return SnapshotPack(str(url), repo_url(url) if isinstance(url, str) else None, commit_of(commit))
 
 
-def _registry_rows(raw: Any) -> Iterator[Missing]:
+def _releases(raw: Any) -> Iterator[SnapshotPack]:
     for name, version in raw.items() if isinstance(raw, Mapping) else ():
-        reason = f"the snapshot has release {_shown(version)} of the registry, and no commit"
-        yield Missing(kind="pack", name=_shown(name), reason=reason)
+        yield SnapshotPack(str(name), version=_text(version), is_registered=True)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def commit_of(value: Any) -> str | None:
+    """The commit that a value is, in lower case; None when it is none."""
+    text = plain(value) if isinstance(value, str) else ""
+    return text if classify(text) is VersionKind.COMMIT else None
 
 
 def _shown(value: Any) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from comfyfarm.errors import NamesMissing
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry
 from comfyfarm.lock.lockfile import Lock, LockedModel, LockedRepo
 from comfyfarm.lock.near import near_names
-from comfyfarm.lock.resolution import Unresolved
+from comfyfarm.lock.resolve import Unresolved
 from comfyfarm.workflow.findings import Finding, error
 
 
@@ -46,7 +46,7 @@ def _check_names(lock: Lock, names: Iterable[str]) -> None:
 
 
 def _names(model: LockedModel) -> tuple[str, str, str]:
-    return (f"{model.folder}/{model.path}", model.path, model.path.rpartition("/")[2])
+    return (model.title, model.path, model.path.rpartition("/")[2])
 
 
 def _is_named(model: LockedModel, names: Sequence[str]) -> bool:
@@ -55,7 +55,7 @@ def _is_named(model: LockedModel, names: Sequence[str]) -> bool:
 
 def _model(model: LockedModel, catalogue: Catalogue, absent: list[str], wrong: list[Finding]) -> LockedModel:
     choices = {entry.sha256: entry for entry in _candidates(model, catalogue)}
-    title = f"{model.folder}/{model.path}"
+    title = model.title
     if not choices:
         near = near_names(title, model.path, catalogue)
         absent.append(title + (f"; near: {', '.join(near)}" if near else ""))

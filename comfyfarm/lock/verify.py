@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from comfyfarm.addresses import is_address, mask
+from comfyfarm.addresses import local_path, mask
 from comfyfarm.errors import FarmError, InputError, TryLater
+from comfyfarm.lock.catalogue import Catalogue
 from comfyfarm.lock.hash_store import HashStore
-from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.lockfile import Lock, LockedModel
-from comfyfarm.lock.resolve import Unresolved, pin
+from comfyfarm.lock.pins import pin
+from comfyfarm.lock.resolve import Unresolved
 from comfyfarm.workflow.findings import Finding, Severity, error, info, warning
-from comfyfarm.workflow.folders import modern
 from comfyfarm.workflow.packs.pack import Pack
 from comfyfarm.workflow.packs.urls import repo_key, repo_url
 from comfyfarm.workflow.references.find import References
@@ -34,7 +33,7 @@ def check_sources(lock: Lock, *, size_at: SizeAt, hashes: HashStore) -> Iterator
     """Every source that the lock names: files of this machine by their bytes, addresses by their size."""
     for model in lock.models:
         if not model.sources:
-            message = f"{_title(model)} has no source, so that there is nothing to look at"
+            message = f"{model.title} has no source, so that there is nothing to look at"
             remedy = "name the mirror or models folder that has it with --against, or make the lock again"
             yield warning("no_source", message, remedy)
         each = [list(_source(model, source, size_at, hashes)) for source in model.sources]
@@ -93,10 +92,10 @@ def check_cover(
             for one in exc.names:
                 yield _not_locked(name, one, lock_name)
         else:
-            used |= {(modern(model.folder), model.path) for model in pinned}
+            used |= {model.modern_key for model in pinned}
     for model in lock.models if whole else ():
-        if (modern(model.folder), model.path) not in used:
-            yield info("unused_pin", f"no workflow needs {_title(model)}", "make the lock again without it")
+        if model.modern_key not in used:
+            yield info("unused_pin", f"no workflow needs {model.title}", "make the lock again without it")
 
 
 def _not_locked(workflow: str, line: str, lock_name: str) -> Finding:
@@ -130,14 +129,6 @@ def check_schema(lock: Lock, schema: NodeSchema) -> Iterator[Finding]:
         yield warning(
             "schema_differs", message, "check the workflows against these classes: comfyfarm preflight"
         )
-
-
-def local_path(source: str) -> Path | None:
-    """The file of this machine that a source names; None for an address elsewhere."""
-    if not is_address(source):
-        return Path(source)
-    parts = urlsplit(source)
-    return Path(unquote(parts.path)) if parts.scheme.lower() == "file" else None
 
 
 def _source(model: LockedModel, source: str, size_at: SizeAt, hashes: HashStore) -> Iterator[Finding]:
@@ -174,20 +165,16 @@ def _sized(model: LockedModel, source: str, size_at: SizeAt) -> Iterator[Finding
 
 
 def _missing(model: LockedModel, what: str) -> Finding:
-    return error("file_missing", f"{_title(model)}: {what}", _REMEDY)
+    return error("file_missing", f"{model.title}: {what}", _REMEDY)
 
 
 def _differs(model: LockedModel, what: str) -> Finding:
     pinned = f"{model.sha256[:12]}… of {model.size} bytes is locked"
-    return error("content_differs", f"{_title(model)}: {what}, and {pinned}", _REMEDY)
+    return error("content_differs", f"{model.title}: {what}, and {pinned}", _REMEDY)
 
 
 def _unanswered(model: LockedModel, exc: FarmError) -> Finding:
-    message = f"{_title(model)}: {exc}"
+    message = f"{model.title}: {exc}"
     if isinstance(exc, TryLater):
         return error(SILENT, message, "try again later")
     return error(DENIED, message, "or name a place that has it with --against")
-
-
-def _title(model: LockedModel) -> str:
-    return f"{model.folder}/{model.path}"

@@ -85,7 +85,7 @@ def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
     A file counts once, however many names it has.
     """
     every = {model.sha256: model for model in lock.models}
-    wanted = {model.sha256: model for model in lock.models if _title(model) not in host.in_place}
+    wanted = {model.sha256: model for model in lock.models if model.title not in host.in_place}
     absent = sorted(
         (model for model in wanted.values() if model.sha256 not in host.cached),
         key=lambda model: (-model.size, model.sha256),
@@ -128,27 +128,26 @@ def _disk(host: HostFacts, fetch_bytes: int, evict_bytes: int) -> Iterator[Findi
     if left < 0:
         yield error(
             "disk_full",
-            f"{shown(fetch_bytes)} have to be fetched, and the disk of {host.name} has "
-            f"{shown(host.disk_free_bytes)} free",
+            f"{bytes_text(fetch_bytes)} have to be fetched, and the disk of {host.name} has "
+            f"{bytes_text(host.disk_free_bytes)} free",
             "make room there, or give --cache on a larger disk",
         )
     elif left < _DISK_RESERVE_BYTES:
-        message = f"after fetching {shown(fetch_bytes)}, {host.name} has {shown(left)} of disk left"
+        message = f"after fetching {bytes_text(fetch_bytes)}, {host.name} has {bytes_text(left)} of disk left"
         yield warning("disk_tight", message, "leave room for what is rendered")
 
 
 def _quota(host: HostFacts, whole_bytes: int) -> Iterator[Finding]:
     if host.quota_bytes is not None and whole_bytes > host.quota_bytes:
-        message = (
-            f"the lock's files are {shown(whole_bytes)}, and the cache may hold {shown(host.quota_bytes)}"
-        )
+        quota = bytes_text(host.quota_bytes)
+        message = f"the lock's files are {bytes_text(whole_bytes)}, and the cache may hold {quota}"
         yield error("quota_short", message, "raise --quota-gb, or lock fewer models")
 
 
 def _sources(absent: list[LockedModel]) -> Iterator[Finding]:
     for model in absent:
         if not model.sources:
-            message = f"{_title(model)} is not here, and the lock has no source of it"
+            message = f"{model.title} is not here, and the lock has no source of it"
             yield warning("no_source", message, "fetch with --mirror, or make the lock again with a source")
 
 
@@ -168,16 +167,12 @@ def _in_place(host: HostFacts) -> Iterator[Finding]:
         yield info("in_place", message, remedy)
 
 
-def _title(model: LockedModel) -> str:
-    return f"{model.folder}/{model.path}"
-
-
 def _vram(host: HostFacts, vram: VramEstimate) -> Iterator[Finding]:
     if host.vram_bytes is not None and vram.bytes > host.vram_bytes:
         yield error(
             "vram_short",
-            f"an estimated {shown(vram.bytes)} of VRAM are needed at once ({', '.join(vram.models)}), and "
-            f"{host.name} has {shown(host.vram_bytes)}",
+            f"an estimated {bytes_text(vram.bytes)} of VRAM are needed at once "
+            f"({', '.join(vram.models)}), and {host.name} has {bytes_text(host.vram_bytes)}",
             "use a larger GPU or smaller weights; with --lowvram servers may manage, slower: then pass "
             "--vram-gb 0, which checks none",
         )
@@ -223,7 +218,7 @@ def _same_version(one: str, other: str) -> bool:
     return parts[0][:length] == parts[1][:length]
 
 
-def shown(size_bytes: int) -> str:
+def bytes_text(size_bytes: int) -> str:
     """A number of bytes for people."""
     if size_bytes < 2**10:
         return "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.lock.lockfile import LockedModel
 from comfyfarm.workflow.folders import modern
+from comfyfarm.workflow.model_files import WEIGHTS
 
 ALLOWANCE_BYTES: Final = int(0.8 * 2**30) + 400 * 2**20
 """What ComfyUI keeps free beside the weights. Source: `minimum_inference_memory` in 0.25, on Linux."""
@@ -30,7 +31,6 @@ _BESIDE = ("controlnet", "model_patches", "ipadapter", "gligen", "style_models")
 _PICTURE = ("vae", "upscale_models", "latent_upscale_models", "frame_interpolation")
 _SHRINKS: Mapping[str, int] = {"F32": 2, "F64": 4}
 """By how much weights of a type shrink when they are loaded as 16 bit."""
-_WEIGHTS = (".safetensors", ".sft", ".ckpt", ".pt", ".pth", ".bin", ".gguf")
 
 
 class VramEstimate(BaseModel):
@@ -62,8 +62,8 @@ def estimate_vram(models: Iterable[LockedModel]) -> VramEstimate:
     return VramEstimate(
         bytes=sum(map(weight_bytes, needed)) + ALLOWANCE_BYTES,
         stage=name,
-        models=tuple(_title(model) for model in needed),
-        unknown=tuple(_title(model) for model in needed if _dtypes(model) is None),
+        models=tuple(model.title for model in needed),
+        unknown=tuple(model.title for model in needed if _dtypes(model) is None),
     )
 
 
@@ -95,7 +95,7 @@ def _largest_of_each(models: Iterable[LockedModel]) -> dict[str, LockedModel]:
     for model in models:
         folder = modern(model.folder)
         known = found.get(folder)
-        if model.path.lower().endswith(_WEIGHTS) and (
+        if model.path.lower().endswith(WEIGHTS) and (
             known is None or weight_bytes(model) > weight_bytes(known)
         ):
             found[folder] = model
@@ -106,7 +106,3 @@ def _largest(largest: Mapping[str, LockedModel], folders: Iterable[str]) -> list
     return sorted(
         (largest[folder] for folder in folders if folder in largest), key=weight_bytes, reverse=True
     )
-
-
-def _title(model: LockedModel) -> str:
-    return f"{model.folder}/{model.path}"

@@ -11,6 +11,7 @@ from comfyfarm.workflow.file_node import FileNode
 from comfyfarm.workflow.findings import Finding, error, warning
 from comfyfarm.workflow.folders import NO_FILE
 from comfyfarm.workflow.graph import Node, Workflow
+from comfyfarm.workflow.names import slashed
 from comfyfarm.workflow.node import is_textless
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import shown
@@ -84,7 +85,7 @@ def _assets_of(node: Node | FileNode, schema: NodeSchema) -> Iterator[Asset]:
     for name, value in named:
         spec = specs.get(name)
         uploads = spec is not None and spec.upload is not None
-        if not (uploads or schema.folders.is_input_file(node.class_type, name)):
+        if not (uploads or schema.folders.is_asset_input(node.class_type, name)):
             continue
         if value in NO_FILE:
             continue
@@ -110,7 +111,7 @@ def split_annotation(name: str, *, default: str = "input") -> tuple[str, Literal
     match = _ANNOTATED.match(name)
     folder = match["folder"] if match else default
     path = match["name"] if match else name
-    plain = path if _URL.match(path) else path.replace("\\", "/")
+    plain = path if _URL.match(path) else slashed(path)
     if folder == "output":
         return plain, "output"
     return plain, "temp" if folder == "temp" else "input"

@@ -1,22 +1,19 @@
 """Node classes without the files that their server happens to have: what a digest and a saved schema hold."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from comfyfarm.workflow.folders import FolderMap
 from comfyfarm.workflow.input_spec import upload_of
+from comfyfarm.workflow.model_files import is_model_file
 
 PLACES = "comfyfarm_folders"
 """Key of a saved schema that is no class: the models folders by class and input, as a probe found them."""
-_MODEL_FILE = re.compile(
-    r"\.(?:safetensors|sft|ckpt|pth?|pt2|bin|pkl|gguf|onnx|engine|trt|patch|npz)\s*$", re.IGNORECASE
-)
 
 
 def is_mapped(class_type: str, name: str, folders: FolderMap) -> bool:
     """Whether the map knows the input as one that names files."""
-    return bool(folders.folders(class_type, name)) or folders.is_input_file(class_type, name)
+    return bool(folders.folders(class_type, name)) or folders.is_asset_input(class_type, name)
 
 
 def without_known_files(class_type: str, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +45,7 @@ def _without_models(raw: Any) -> Any:
 
 
 def _is_file(item: Any) -> bool:
-    return isinstance(item, str) and _MODEL_FILE.search(item) is not None
+    return isinstance(item, str) and is_model_file(item)
 
 
 def _emptied(raw: Any, keep: tuple[str, ...]) -> Any:

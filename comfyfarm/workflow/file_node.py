@@ -7,14 +7,22 @@ models were downloaded from, and values on which editors of different age disagr
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.node import Link, Node, Value
 
 _NO_OTHERS: Mapping[str, Value] = MappingProxyType({})
 
+Editor: TypeAlias = Literal["1.45", "1.58"]
+"""Which age of editor to follow where they disagree about what a UI file means."""
+
 WIDGETS = "widgets_values"
 """The input under which the values of a UI node stand when nothing says their names."""
+
+
+CORE_ID = "comfy-core"
+"""What registries call ComfyUI itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class PackHint:
     """Which node pack the editor says a node came from."""
 
     cnr_id: str | None = None
-    """Id in the registry; `comfy-core` is ComfyUI itself."""
+    """Id in the registry; `CORE_ID` is ComfyUI itself."""
     aux_id: str | None = None
     """`user/repo`, when it is not from the registry."""
     ver: str | None = None

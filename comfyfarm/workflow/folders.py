@@ -2,7 +2,8 @@
 
 `folders.json` (ComfyUI's own nodes) was found by asking a server, not by reading code: every models
 folder held one uniquely named empty file, and each combo told which of them it offers.
-`pack_folders.json` says the same of common node packs, read from their public sources.
+`pack_folders.json` says the same of common node packs, read from their public sources, and
+`implicit_models.json` what some classes load without being told. How to add a row: docs/workflows.md.
 """
 
 import json
@@ -12,7 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from comfyfarm.workflow.file_input import ClassLoads, FileInput, Role, Slots
+from comfyfarm.workflow.editor_nodes import Virtual, virtual_of
+from comfyfarm.workflow.model_input import ClassLoads, CountedInputs, ModelInput, Role
 
 NO_FILE = frozenset({"", "None", "none", "[None]"})
 """Values that stand for no file at all, whatever the loader."""
@@ -38,8 +40,6 @@ class FolderMap:
         self._core, self._packs = core, packs
         self._probed: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
         self._classes: dict[str, ClassLoads] = {}
-        self.embeddings: tuple[str, ...] | None = None
-        """The files in a server's folder of embeddings; None when nobody asked it."""
         self._implicit: dict[str, str | None] = packs["implicit"]
         self._model_free = frozenset(packs["preprocessors_without_model"])
         self._displays = frozenset(packs["displays"])
@@ -50,17 +50,11 @@ class FolderMap:
         """The map that is shipped: ComfyUI's own classes and those of common packs."""
         return _shipped()
 
-    def with_inputs(
-        self,
-        probed: Mapping[str, Mapping[str, tuple[str, ...]]],
-        *,
-        embeddings: tuple[str, ...] | None = None,
-    ) -> "FolderMap":
+    def with_inputs(self, probed: Mapping[str, Mapping[str, tuple[str, ...]]]) -> "FolderMap":
         """A map that knows more: folders by class and input, as a running server shows them."""
         made = FolderMap(self._core, self._packs)
         made._probed = {name: {**self._probed.get(name, {}), **inputs} for name, inputs in probed.items()}
         made._probed = {**self._probed, **made._probed}
-        made.embeddings = self.embeddings if embeddings is None else embeddings
         return made
 
     def of(self, class_type: str) -> ClassLoads:
@@ -72,13 +66,9 @@ class FolderMap:
             found = self._classes[class_type] = self._look_up(class_type)
         return found
 
-    def inputs(self, class_type: str) -> Mapping[str, FileInput]:
-        """The inputs of a class that name models, in the order of its widgets; `#` is a number."""
-        return self.of(class_type).inputs
-
-    def input(self, class_type: str, name: str) -> FileInput | None:
+    def input(self, class_type: str, name: str) -> ModelInput | None:
         """What the input names; None when it names no model, or is not known."""
-        inputs = self.inputs(class_type)
+        inputs = self.of(class_type).inputs
         if not inputs:
             return None
         found = inputs.get(name)
@@ -99,7 +89,7 @@ class FolderMap:
             return True
         return class_type not in self._core["models"] and _SENTINEL.fullmatch(value.strip("._ ")) is not None
 
-    def is_input_file(self, class_type: str, name: str) -> bool:
+    def is_asset_input(self, class_type: str, name: str) -> bool:
         """Whether the input names a file of the server's input folder, without an upload flag."""
         if name in self._core["input_files"].get(class_type, ()):
             return True
@@ -107,36 +97,16 @@ class FolderMap:
 
     def knows(self, class_type: str) -> bool:
         """Whether anything is known of what the class loads."""
-        return (
-            bool(self.inputs(class_type))
-            or self.shows(class_type)
-            or class_type in self._model_free
-            or self.implicit(class_type) is not None
-        )
-
-    def texts(self, class_type: str) -> Mapping[str, tuple[int, ...]]:
-        """The prompts of a class, with their indices among its widgets in one version or another."""
-        return self.of(class_type).texts
-
-    def implicit(self, class_type: str) -> tuple[str | None] | None:
-        """The folder of the models that the class loads without naming them; None when it does not."""
-        return self.of(class_type).implicit
+        known = self.of(class_type)
+        return bool(known.inputs) or known.shows or known.is_implicit or class_type in self._model_free
 
     def runs_model(self, preprocessor: str) -> bool:
         """Whether the preprocessor of that name, chosen by value, loads a model."""
         return preprocessor not in self._model_free
 
-    def shows(self, class_type: str) -> bool:
-        """Whether the class only shows text to people, such as a note."""
-        return self.of(class_type).shows
-
     def reads_tags(self, class_type: str) -> bool:
         """Whether `<lora:…>` in a text of the class loads a LoRA."""
         return class_type in self._tags
-
-    def slots(self, class_type: str) -> Slots:
-        """Which of the class's numbered inputs count."""
-        return self.of(class_type).slots
 
     def by_prefix(self, folder: str, name: str) -> tuple[str, str]:
         """The folder and the path in it, where the first part of the name chooses the folder."""
@@ -155,19 +125,22 @@ class FolderMap:
         return ClassLoads(
             inputs=inputs,
             texts={name: tuple(at) if isinstance(at, list) else (at,) for name, at in texts.items()},
-            slots=Slots.read(self._packs["slots"].get(class_type, {})),
-            implicit=(self._implicit.get(base),) if is_implicit else None,
-            shows=class_type in self._displays or _NOTE.search(class_type) is not None,
+            counted=CountedInputs.read(self._packs["counted_inputs"].get(class_type, {})),
+            is_implicit=is_implicit,
+            implicit_folder=self._implicit.get(base) if is_implicit else None,
+            shows=class_type in self._displays
+            or virtual_of(class_type) is Virtual.NOTE
+            or _NOTE.search(class_type) is not None,
         )
 
-    def _read(self, class_type: str, base: str) -> Mapping[str, FileInput]:
-        found: dict[str, FileInput] = {}
+    def _read(self, class_type: str, base: str) -> Mapping[str, ModelInput]:
+        found: dict[str, ModelInput] = {}
         for kind in dict.fromkeys((base, class_type)):
             for name, folders in self._core["models"].get(kind, {}).items():
                 role = Role.DIRECTORY if folders[0] in self._core["directories"] else Role.FILE
-                found[name] = FileInput(role, tuple(folders))
+                found[name] = ModelInput(role, tuple(folders))
             for name, text in self._packs["files"].get(kind, {}).items():
-                found[name] = FileInput.read(text, self._core["legacy"])
+                found[name] = ModelInput.read(text, self._core["legacy"])
         for name, probed in self._probed.get(class_type, {}).items():
             if probed and (name not in found or found[name].role is Role.FILE):
                 found[name] = _preferred(found.get(name), name, _moderns(probed))
@@ -180,6 +153,16 @@ def modern(folder: str) -> str:
     return found
 
 
+def places_on_disk(folder: str) -> tuple[tuple[str, str], ...]:
+    """Where else files of a key that packs register may be listed: folder, and what stands before a path."""
+    return _places().get(folder, ())
+
+
+def implicit_names(class_type: str) -> tuple[str, ...]:
+    """What a class loads by itself, as its source says it: for people to read, never a reference."""
+    return tuple(_implicit_models().get(class_type, ()))
+
+
 def approx_vae(name: str) -> tuple[str, ...]:
     """The files in `vae_approx` that a VAELoader's value stands for, without extension; () if none."""
     found = _core()["vae_approx"]
@@ -189,7 +172,7 @@ def approx_vae(name: str) -> tuple[str, ...]:
     return (stem,) if stem in found["single"] else ()
 
 
-def _preferred(known: FileInput | None, name: str, probed: tuple[str, ...]) -> FileInput:
+def _preferred(known: ModelInput | None, name: str, probed: tuple[str, ...]) -> ModelInput:
     """The probed folders: those of the shipped table first, then the one whose key the name resembles."""
     first = known.folders if known is not None else ()
     place = known.place if known is not None else None
@@ -198,7 +181,7 @@ def _preferred(known: FileInput | None, name: str, probed: tuple[str, ...]) -> F
         at = first.index(folder) if folder in first else len(first)
         return at, modern(folder) != folder, folder.rstrip("s") not in name
 
-    return FileInput(Role.FILE, tuple(sorted(probed, key=rank)), place)
+    return ModelInput(Role.FILE, tuple(sorted(probed, key=rank)), place)
 
 
 def _moderns(folders: Iterable[str]) -> tuple[str, ...]:
@@ -212,8 +195,27 @@ def _core() -> Mapping[str, Any]:
 
 
 @cache
+def _places() -> Mapping[str, tuple[tuple[str, str], ...]]:
+    return {
+        key: ((folder, f"{head}/"),)
+        for folder, parts in _packs()["prefixes"].items()
+        for head, key in parts.items()
+    }
+
+
+@cache
+def _packs() -> Mapping[str, Any]:
+    return _data("pack_folders.json")
+
+
+@cache
+def _implicit_models() -> Mapping[str, list[str]]:
+    return _data("implicit_models.json")
+
+
+@cache
 def _shipped() -> FolderMap:
-    return FolderMap(_core(), _data("pack_folders.json"))
+    return FolderMap(_core(), _packs())
 
 
 def _data(name: str) -> dict[str, Any]:

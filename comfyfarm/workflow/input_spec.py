@@ -27,7 +27,7 @@ WIDGET_TYPES = frozenset(
 
 _DYNAMIC = frozenset({AUTOGROW, DYNAMIC_COMBO, DYNAMIC_SLOT})
 _UPLOADS = ("image_upload", "audio_upload", "video_upload", "file_upload", "model_upload")
-_SEEDS = frozenset({"seed", "noise_seed"})
+SEEDS = frozenset({"seed", "noise_seed"})
 _MAX_PARTS = 100  # ComfyUI's own limit for a group
 _MAX_NESTING = 8  # dynamic inputs inside dynamic inputs; the shipped schema has 2
 _NO_PARTS: Mapping[str, "tuple[InputSpec, ...]"] = MappingProxyType({})
@@ -67,10 +67,6 @@ class InputSpec:
     (that, and a filter text). By flag, or by the name `seed` or `noise_seed` when no flag is given."""
     force_input: bool = False
     """It has a socket only, never a widget."""
-    socketless: bool = False
-    """It has a widget only, never a socket."""
-    raw_link: bool = False
-    """The node gets the link itself and not what comes over it."""
     dynamic_prompts: bool = False
     """The editor chooses one of `{a|b}` and strips comments when it queues."""
     template: str = ""
@@ -123,8 +119,6 @@ def make_spec(name: str, raw: Any, *, required: bool, depth: int = 0) -> InputSp
         is_widget=not more.get("forceInput") and (more.get("widgetType") or kind) in WIDGET_TYPES,
         controls=_controls(name, kind, more),
         force_input=bool(more.get("forceInput")),
-        socketless=bool(more.get("socketless")),
-        raw_link=bool(more.get("rawLink")),
         dynamic_prompts=bool(more.get("dynamicPrompts")),
         template=str(template.get("template_id", "")) if kind == MATCH_TYPE else "",
         allowed=_allowed(kind, more, template),
@@ -206,7 +200,7 @@ def _controls(name: str, kind: str, more: Mapping[str, Any]) -> int:
         return 0
     if kind == "COMBO":
         return 2 if flag else 0
-    return 1 if flag or (flag is None and name in _SEEDS) else 0
+    return 1 if flag or (flag is None and name in SEEDS) else 0
 
 
 def _allowed(kind: str, more: Mapping[str, Any], template: Mapping[str, Any]) -> str:

@@ -97,6 +97,21 @@ def unwrap(value: Value) -> Value:
     return value
 
 
+def texts_in(value: Value, *, keys: bool = False) -> Iterator[str]:
+    """All texts in a value, in order; with `keys`, the names inside of objects as well."""
+    ahead: list[Value] = [value]
+    while ahead:
+        item = ahead.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, tuple):
+            ahead.extend(reversed(item))
+        elif isinstance(item, Mapping):
+            if keys:
+                yield from item
+            ahead.extend(reversed([*item.values()]))
+
+
 def freeze(value: Any) -> Value:
     """A JSON value made immutable, all the way down. Nesting is bounded by strict reading."""
     if type(value) in _SCALARS:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.names import slashed
 from comfyfarm.workflow.node import Link
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -68,7 +69,7 @@ def _prefixes(workflow: Workflow, schema: NodeSchema) -> Iterator[tuple[NodeId, 
 
 def _inside(old: str) -> str:
     """The old prefix without what would lead out of the job's own folder."""
-    parts = old.replace("\\", "/").split("/")
+    parts = slashed(old).split("/")
     folders = [part for part in parts[:-1] if part not in {"", ".", ".."}]
     last = parts[-1] if parts[-1] not in {"", ".", ".."} else "ComfyUI"
     return "/".join([*folders, last])

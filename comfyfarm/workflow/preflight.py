@@ -8,13 +8,14 @@ from typing import TypeVar
 from comfyfarm.addresses import mask
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.checks.check import check
-from comfyfarm.workflow.collection import no_collection
+from comfyfarm.workflow.file_node import Editor
 from comfyfarm.workflow.findings import Finding, Refused
+from comfyfarm.workflow.gc_pause import gc_paused
 from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.packs.pack import PackResolution
 from comfyfarm.workflow.packs.policy import Policy, policy_findings
 from comfyfarm.workflow.packs.resolve import NO_INDEX, resolve_packs
-from comfyfarm.workflow.reading.reader import Editor, Reading, read
+from comfyfarm.workflow.reading.reader import Reading, read
 from comfyfarm.workflow.references.find import Reference, find_references, reference_findings
 from comfyfarm.workflow.reports.report import Report
 from comfyfarm.workflow.schema import NodeSchema
@@ -39,7 +40,7 @@ def preflight(
     data: bytes, *, name: str, schema: NodeSchema, editor: Editor = "1.58", packs: PackRules = _NO_RULES
 ) -> Report:
     """Read a workflow file and report on it. What cannot be read is a report as well."""
-    with no_collection():
+    with gc_paused():
         try:
             reading = read(data, name=name, schema=schema, editor=editor)
         except Refused as exc:
@@ -70,7 +71,7 @@ def report_on(reading: Reading, *, name: str, schema: NodeSchema, packs: PackRul
                 from_editor=reading.format == "ui",
                 packs=pack_of.get,
             ),
-            *reference_findings(reading.nodes, references, schema, embeddings=schema.folders.embeddings),
+            *reference_findings(reading.nodes, references, schema),
             *resolved.findings,
             *policy_findings(reading.nodes, resolved, policy=packs.policy),
         ),

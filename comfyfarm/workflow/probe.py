@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from comfyfarm.workflow.folders import FolderMap
+from comfyfarm.workflow.names import slashed
 
 _NOT_MODELS = frozenset({"custom_nodes", "input", "output", "temp"})
 
@@ -19,7 +20,7 @@ def probe(object_info: Mapping[str, Any], listings: Mapping[str, Sequence[str]])
     folder of `/models`. Empty folders tell nothing.
     """
     files = {
-        key: frozenset(_slashed(name) for name in names)
+        key: frozenset(slashed(name) for name in names)
         for key, names in listings.items()
         if names and key not in _NOT_MODELS
     }
@@ -29,8 +30,7 @@ def probe(object_info: Mapping[str, Any], listings: Mapping[str, Sequence[str]])
             folders = _folders(options, files)
             if folders:
                 found.setdefault(class_type, {})[name] = folders
-    embeddings = tuple(listings["embeddings"]) if "embeddings" in listings else None
-    return FolderMap.shipped().with_inputs(found, embeddings=embeddings)
+    return FolderMap.shipped().with_inputs(found)
 
 
 def _folders(options: frozenset[str], files: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def _combos(raw: Any) -> Iterator[tuple[str, frozenset[str]]]:
         for name, spec in inputs.items() if isinstance(inputs, Mapping) else ():
             options = _options(spec)
             if options:
-                yield name, frozenset(_slashed(item) for item in options if isinstance(item, str))
+                yield name, frozenset(slashed(item) for item in options if isinstance(item, str))
 
 
 def _options(spec: Any) -> Sequence[Any]:
@@ -61,7 +61,3 @@ def _options(spec: Any) -> Sequence[Any]:
     more = spec[1] if len(spec) > 1 and isinstance(spec[1], Mapping) else {}
     options = more.get("options")
     return options if isinstance(options, list) else ()
-
-
-def _slashed(name: str) -> str:
-    return name.replace("\\", "/")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 from comfyfarm.ids import Sha256
 from comfyfarm.workflow.bare_classes import (
@@ -25,6 +25,9 @@ from comfyfarm.workflow.findings import Refused, error
 from comfyfarm.workflow.folders import FolderMap
 from comfyfarm.workflow.input_spec import AUTOGROW, InputSpec, make_specs, type_name
 from comfyfarm.workflow.node import unwrap
+
+CUSTOM: Final = "custom_nodes."
+"""Begins the module of a class that is not ComfyUI's own; the folder's name follows."""
 
 
 class NodeSchema:
@@ -44,6 +47,8 @@ class NodeSchema:
         """Whether it is a running server's, whose lists of files are true at this moment."""
         self.folders = FolderMap.shipped()
         """Which inputs name models of which folder."""
+        self.embeddings: tuple[str, ...] | None = None
+        """The files in the server's folder of embeddings; None when nobody asked it."""
 
     @classmethod
     def shipped(cls) -> "NodeSchema":
@@ -71,10 +76,15 @@ class NodeSchema:
         found.name, found.live = name, live
         return found
 
-    def with_folders(self, folders: FolderMap) -> "NodeSchema":
-        """The same classes, with another map of what their inputs name."""
+    def with_folders(self, folders: FolderMap, *, embeddings: Iterable[str] | None = None) -> "NodeSchema":
+        """The same classes, with another map of what their inputs name.
+
+        `embeddings`: the files that the server has, by `/models/embeddings`; None leaves what is known.
+        """
         twin = copy(self)
         twin.folders = folders
+        if embeddings is not None:
+            twin.embeddings = tuple(embeddings)
         return twin
 
     def __copy__(self) -> "NodeSchema":
@@ -199,7 +209,7 @@ class NodeSchema:
         return tuple(option for option in spec.options if isinstance(option, str))
 
 
-def is_file_input(class_type: str, name: str, spec: InputSpec, *, folders: FolderMap | None = None) -> bool:
+def names_a_file(class_type: str, name: str, spec: InputSpec, *, folders: FolderMap | None = None) -> bool:
     """Whether the input names files of the server: models by the folder map, or uploads.
 
     `folders`: the map of the schema that is asked; the shipped one by default.

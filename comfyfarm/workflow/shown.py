@@ -4,18 +4,20 @@ import json
 from collections.abc import Mapping
 
 from comfyfarm.addresses import mask
-from comfyfarm.workflow.node import Value
 
-_LENGTH = 60  # characters of a value in a message
+_READ = 2000  # characters of a text that are looked at; passwords stand in front of an address
 
 
-def shown(value: Value) -> str:
-    """The value as a message has it: short, on one line, without passwords."""
+def shown(value: object, *, most: int = 60) -> str:
+    """The value as a message has it: short, on one line, without passwords. `most`: characters of it."""
     if isinstance(value, str):
-        cut = value[: _LENGTH + 1]
-        text = repr(mask(cut) if "://" in cut else cut)
-    elif isinstance(value, tuple | Mapping):
-        text = json.dumps(value, ensure_ascii=False, default=dict)
+        text = repr(mask(value[:_READ])[: most + 1] if "://" in value[:_READ] else value[: most + 1])
+    elif isinstance(value, tuple | list | Mapping):
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
     else:
         text = "null" if value is None else repr(value)
-    return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)

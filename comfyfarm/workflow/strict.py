@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from comfyfarm.workflow.findings import Finding, Refused, error
+from comfyfarm.workflow.shown import shown
 
 LIMIT_BYTES = 100 * 1024 * 1024
 """ComfyUI refuses larger bodies by default (`--max-upload-size`)."""
@@ -181,7 +182,7 @@ def _hooks(bad: list[_Bad]) -> dict[str, Any]:
 def _twice(key: str, last: Any) -> _Bad:
     if isinstance(last, _Bad) and last.code == "duplicate_key":
         return last
-    return _Bad("duplicate_key", f"the key {_shown(key)} occurs twice", last)
+    return _Bad("duplicate_key", f"the key {shown(key)} occurs twice", last)
 
 
 def _mended(value: Any, path: Path, flaws: list[Flaw]) -> Any:
@@ -230,7 +231,3 @@ def _safe(path: Path) -> Path:
 def shown_text(text: str) -> str:
     """The text as it may be printed and kept."""
     return text.replace("\0", "\\0")
-
-
-def _shown(key: str) -> str:
-    return repr(key[:60])

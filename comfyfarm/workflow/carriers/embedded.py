@@ -4,7 +4,7 @@ import re
 import zlib
 from dataclasses import dataclass
 
-from comfyfarm.workflow.carriers.kinds import Kind, kind_of
+from comfyfarm.workflow.carriers.kinds import MediaKind, kind_of
 from comfyfarm.workflow.carriers.span import Cut, Text
 from comfyfarm.workflow.findings import Finding, Refused, error, warning
 
@@ -54,7 +54,7 @@ def embedded(data: bytes, *, name: str) -> Embedded | None:
     return Embedded(kind.words, tuple(texts.items()), (_truncated(kind),) if is_cut else ())
 
 
-def _collect(kind: Kind, data: bytes) -> tuple[dict[str, Text], bool]:
+def _collect(kind: MediaKind, data: bytes) -> tuple[dict[str, Text], bool]:
     """The texts under keys that matter, and whether the file is cut. The last one counts, as in editors."""
     found: dict[str, Text] = {}
     if kind.parser is None:
@@ -99,12 +99,12 @@ def _inflated(text: Text, name: str) -> tuple[bytes, bool]:
     return data, not unpacker.eof
 
 
-def _truncated(kind: Kind) -> Finding:
+def _truncated(kind: MediaKind) -> Finding:
     message = f"is {kind.words} that ends early or is damaged"
     return warning("truncated", message, "its graph could be read; get the whole file to be sure of it")
 
 
-def _nothing(kind: Kind, found: dict[str, Text], *, is_cut: bool) -> Finding:
+def _nothing(kind: MediaKind, found: dict[str, Text], *, is_cut: bool) -> Finding:
     if "parameters" in found or "usercomment" in found:
         message = f"is {kind.words} with the text of parameters that other programs write, and no graph"
     elif is_cut:

@@ -9,7 +9,7 @@ from comfyfarm.workflow.carriers.span import Texts
 Parser: TypeAlias = Callable[[memoryview], Texts]
 
 
-class Kind(NamedTuple):
+class MediaKind(NamedTuple):
     """A kind of file that is no JSON."""
 
     words: str
@@ -19,34 +19,34 @@ class Kind(NamedTuple):
 
 
 _BEGINNINGS = (
-    (b"\x89PNG", Kind("a PNG picture", png.texts)),
-    (b"\xff\xd8\xff", Kind("a JPEG picture", pictures.jpeg_texts)),
-    (b"\x76\x2f\x31\x01", Kind("an OpenEXR picture", pictures.exr_texts)),
-    (matroska.MAGIC, Kind("a WebM or Matroska film", matroska.texts)),
-    (b"fLaC", Kind("a FLAC sound", sounds.flac_texts)),
-    (b"OggS", Kind("an Ogg sound", sounds.ogg_texts)),
-    (b"ID3", Kind("an MP3 sound", sounds.mp3_texts)),
-    (b"glTF", Kind("a GLB model", models.glb_texts)),
-    (b"GIF8", Kind("a GIF picture")),
-    (b"BM", Kind("a BMP picture")),
-    (b"II*\0", Kind("a TIFF picture")),
-    (b"MM\0*", Kind("a TIFF picture")),
-    (b"PK\x03\x04", Kind("a zip archive")),
-    (b"\x1f\x8b", Kind("a gzip archive")),
-    (b"%PDF", Kind("a PDF document")),
+    (b"\x89PNG", MediaKind("a PNG picture", png.texts)),
+    (b"\xff\xd8\xff", MediaKind("a JPEG picture", pictures.jpeg_texts)),
+    (b"\x76\x2f\x31\x01", MediaKind("an OpenEXR picture", pictures.exr_texts)),
+    (matroska.MAGIC, MediaKind("a WebM or Matroska film", matroska.texts)),
+    (b"fLaC", MediaKind("a FLAC sound", sounds.flac_texts)),
+    (b"OggS", MediaKind("an Ogg sound", sounds.ogg_texts)),
+    (b"ID3", MediaKind("an MP3 sound", sounds.mp3_texts)),
+    (b"glTF", MediaKind("a GLB model", models.glb_texts)),
+    (b"GIF8", MediaKind("a GIF picture")),
+    (b"BM", MediaKind("a BMP picture")),
+    (b"II*\0", MediaKind("a TIFF picture")),
+    (b"MM\0*", MediaKind("a TIFF picture")),
+    (b"PK\x03\x04", MediaKind("a zip archive")),
+    (b"\x1f\x8b", MediaKind("a gzip archive")),
+    (b"%PDF", MediaKind("a PDF document")),
 )
-_WEBP = Kind("a WebP picture", pictures.webp_texts)
-_RIFF = Kind("a WAV sound or AVI film")
-_FILM = Kind("an MP4 or QuickTime film", mp4.texts)
-_SVG = Kind("an SVG picture", pictures.svg_texts)
-_SAFETENSORS = Kind("a safetensors file", models.safetensors_texts)
-_MP3 = Kind("an MP3 or AAC sound")
+_WEBP = MediaKind("a WebP picture", pictures.webp_texts)
+_RIFF = MediaKind("a WAV sound or AVI film")
+_FILM = MediaKind("an MP4 or QuickTime film", mp4.texts)
+_SVG = MediaKind("an SVG picture", pictures.svg_texts)
+_SAFETENSORS = MediaKind("a safetensors file", models.safetensors_texts)
+_MP3 = MediaKind("an MP3 or AAC sound")
 _BOXES = {b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip"}
 _SOUND_FRAMES = {b"\xff\xfb", b"\xff\xfa", b"\xff\xf3", b"\xff\xf2", b"\xff\xf1", b"\xff\xf9"}
 _XML_HEAD_BYTES = 4096
 
 
-def kind_of(data: bytes) -> Kind | None:
+def kind_of(data: bytes) -> MediaKind | None:
     """The kind of a file; None for what may be JSON."""
     for magic, kind in _BEGINNINGS:
         if data.startswith(magic):

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from comfyfarm.workflow.assets import asset_findings, find_assets
-from comfyfarm.workflow.checks.choices import texts
 from comfyfarm.workflow.checks.classes import PackOf, class_findings
 from comfyfarm.workflow.checks.links import cycle_findings
-from comfyfarm.workflow.checks.liveness import View, unused, view_of, weighed
+from comfyfarm.workflow.checks.liveness import View, view_of
 from comfyfarm.workflow.checks.node_check import Judge
+from comfyfarm.workflow.checks.severity import unused, weighed
 from comfyfarm.workflow.findings import Finding, Severity, error, info
 from comfyfarm.workflow.graph import Node, Workflow
-from comfyfarm.workflow.node import Link, is_textless
+from comfyfarm.workflow.node import Link, is_textless, texts_in
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -35,7 +35,7 @@ def check(
     """
     nodes = workflow.nodes
     view = view_of(nodes, schema)
-    judge = Judge(view, schema, check_files=check_files)
+    judge = Judge(view, schema, check_files=check_files, from_editor=from_editor)
     found = [
         *class_findings(nodes, schema, packs=packs),
         *_no_output(view, from_editor=from_editor),
@@ -44,10 +44,8 @@ def check(
         *_odd_texts(nodes),
         *asset_findings(find_assets(workflow, schema)),
     ]
-    if from_editor:
-        found = [finding for finding in found if finding.code != "frontend_token"]
-        if not view.outputs:  # a blueprint, which is to be connected still
-            found = [_open_end(finding) for finding in found]
+    if from_editor and not view.outputs:  # a blueprint, which is to be connected still
+        found = [_open_end(finding) for finding in found]
     judged = weighed(found, view, all_outputs=all_outputs)
     return (*judged, *unused(view, judged))
 
@@ -71,7 +69,7 @@ def _odd_texts(nodes: Iterable[Node]) -> Iterator[Finding]:
         if is_textless(node.inputs):
             continue
         for name, value in node.inputs.items():
-            if not isinstance(value, Link) and any("\0" in text for text in texts(value)):
+            if not isinstance(value, Link) and any("\0" in text for text in texts_in(value, keys=True)):
                 message = "holds the character U+0000"
                 remedy = "take it out: no file name can hold it, and no text of PostgreSQL"
                 yield error("nul_character", message, remedy, node=node.id, field=name)

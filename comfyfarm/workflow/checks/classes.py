@@ -3,17 +3,15 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from comfyfarm.workflow.editor_nodes import is_never_run
+from comfyfarm.workflow.file_node import CORE_ID
 from comfyfarm.workflow.findings import Finding, error, warning
 from comfyfarm.workflow.node import Node
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import shown
 
 PackOf: TypeAlias = Callable[[str], str | None]
 """The node pack that has a class, as people know it; None when nobody knows."""
-
-CORE = "comfy-core"
-"""What registries call ComfyUI itself."""
-
-_IN_THE_EDITOR_ONLY = frozenset({"Reroute", "PrimitiveNode", "Note", "MarkdownNote", "SetNode", "GetNode"})
 
 
 def class_findings(
@@ -40,11 +38,11 @@ def class_findings(
 
 def _unknown(node: Node, schema: NodeSchema, packs: PackOf | None) -> Iterator[Finding]:
     pack = packs(node.class_type) if packs is not None else None
-    message = f"the class {node.class_type[:80]!r} is not in {schema.name}"
-    if node.class_type in _IN_THE_EDITOR_ONLY and pack is None:
+    message = f"the class {shown(node.class_type, most=80)} is not in {schema.name}"
+    if is_never_run(node.class_type) and pack is None:
         message = f"{message}: it exists in the editor only"
         remedy = "export the workflow from the editor in API format"
-    elif pack is not None and (pack == CORE or pack.lower().endswith("/comfyui")):
+    elif pack is not None and (pack == CORE_ID or pack.lower().endswith("/comfyui")):
         message = f"{message}: it is of a newer ComfyUI"
         remedy = "update ComfyUI, or check against a server that has it (--schema-from URL)"
         yield warning("schema_newer", message, remedy, node=node.id, field="class_type")

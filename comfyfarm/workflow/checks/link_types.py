@@ -11,7 +11,7 @@ from comfyfarm.workflow.checks.liveness import View
 from comfyfarm.workflow.findings import Finding, error, warning
 from comfyfarm.workflow.input_spec import DYNAMIC_SLOT, MATCH_TYPE, InputSpec
 from comfyfarm.workflow.node import Link, Node
-from comfyfarm.workflow.schema import NodeSchema, is_file_input
+from comfyfarm.workflow.schema import NodeSchema, names_a_file
 
 _ANYTHING = frozenset({"*", MATCH_TYPE})
 
@@ -24,7 +24,7 @@ def type_findings(
     given = _given(link, view, schema)
     if source is None or given is None:
         return
-    if is_file_input(node.class_type, spec.name, spec, folders=schema.folders):
+    if names_a_file(node.class_type, spec.name, spec, folders=schema.folders):
         message = "the name of the model or file comes over a link, so it cannot be known beforehand"
         yield warning(
             "dynamic_model_name", message, "set it in the node itself", node=node.id, field=spec.name

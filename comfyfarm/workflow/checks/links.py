@@ -1,6 +1,5 @@
 """What is wrong with the links of a graph: dangling, out of range, of another shape, in a circle."""
 
-import json
 import re
 from collections.abc import Iterator
 
@@ -9,6 +8,7 @@ from comfyfarm.workflow.checks.walk import find_cycles
 from comfyfarm.workflow.findings import Finding, error, warning
 from comfyfarm.workflow.node import Link, Node, Value
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import shown
 
 _NODE_ID = re.compile(r"-?\d+(:-?\d+)*")
 _SHAPE = 'write a link as ["node id", slot number] and a list as {"__value__": [...]}'
@@ -45,12 +45,12 @@ def wrong_list(
     starts_like_link = len(value) > 1 and isinstance(value[0], str) and value[0] in view.by_id
     if not is_known and not starts_like_link:
         return
-    shown = json.dumps(value, ensure_ascii=False, default=dict)
+    text = shown(value, most=80)
     if is_known or not schema.knows(node.class_type):
-        message = f"{shown:.80} is neither a link nor a value that ComfyUI takes"
+        message = f"{text} is neither a link nor a value that ComfyUI takes"
         yield error("bad_link_shape", message, _SHAPE, node=node.id, field=name)
     else:
-        message = f"{shown:.80} may be a list or a broken link; {node.class_type} has no such input"
+        message = f"{text} may be a list or a broken link; {node.class_type} has no such input"
         yield warning("ambiguous_list", message, _SHAPE, node=node.id, field=name)
 
 
@@ -68,8 +68,8 @@ def cycle_findings(view: View) -> Iterator[Finding]:
 
 def _dangling(node: Node, name: str, link: Link, schema: NodeSchema, *, is_known: bool) -> Finding:
     if not is_known and not _NODE_ID.fullmatch(link.node):
-        shown = json.dumps([link.node, link.slot], ensure_ascii=False)
-        message = f"{shown:.80} reads as a link to node {link.node:.60}, which is not in the file"
+        text = shown([link.node, link.slot], most=80)
+        message = f"{text} reads as a link to node {link.node:.60}, which is not in the file"
         remedy = 'write {"__value__": [...]} if the list itself is meant'
         return warning("ambiguous_list", message, remedy, node=node.id, field=name)
     # Of an input that the class does not have, ComfyUI's validation says nothing.

@@ -6,7 +6,7 @@ Good nodes are passed over quickly: graphs of 100,000 nodes are checked in about
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from comfyfarm.workflow.checks.choices import Suggestions
+from comfyfarm.workflow.checks.likeness import Suggestions
 from comfyfarm.workflow.checks.link_types import match_findings, type_findings
 from comfyfarm.workflow.checks.links import wrong_link, wrong_list
 from comfyfarm.workflow.checks.liveness import View
@@ -30,6 +30,7 @@ class Judge:
     view: View
     schema: NodeSchema
     check_files: bool
+    from_editor: bool = False
     like: Suggestions = field(default_factory=Suggestions)
 
     def findings(self, node: Node) -> Iterator[Finding]:
@@ -76,7 +77,13 @@ class Judge:
                 yield from loose_findings(node, name, unwrap(value), self.schema)
         elif not isinstance(value, Link | tuple):
             yield from value_findings(
-                node, spec, unwrap(value), self.schema, check_files=self.check_files, like=self.like
+                node,
+                spec,
+                unwrap(value),
+                self.schema,
+                check_files=self.check_files,
+                from_editor=self.from_editor,
+                like=self.like,
             )
 
     def _extra(self, node: Node, name: str) -> Iterator[Finding]:

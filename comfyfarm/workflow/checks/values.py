@@ -4,12 +4,13 @@ Source: `validate_inputs` in ComfyUI's execution.py, 0.27.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 
-from comfyfarm.workflow.checks.choices import Suggestions, choice_findings, separator_findings
+from comfyfarm.workflow.checks.choices import choice_findings, separator_findings
+from comfyfarm.workflow.checks.likeness import Suggestions
 from comfyfarm.workflow.findings import Finding, error, info, warning
+from comfyfarm.workflow.frontend_tokens import find_token
 from comfyfarm.workflow.input_spec import InputSpec
 from comfyfarm.workflow.node import Node, Value
 from comfyfarm.workflow.schema import NodeSchema
@@ -21,11 +22,17 @@ _ONLY_LINKED = frozenset(
     | {"CLIP_VISION_OUTPUT", "STYLE_MODEL", "GUIDER", "SAMPLER", "SIGMAS", "UPSCALE_MODEL", "AUDIO", "VIDEO"}
 )
 """Types of ComfyUI that no widget can make."""
-_FRONTEND_TOKEN = re.compile(r"%date:[^%\n]{1,40}%|%[^%./\\\s]{1,60}\.[^%./\\\s]{1,60}%")
 
 
 def value_findings(
-    node: Node, spec: InputSpec, value: Value, schema: NodeSchema, *, check_files: bool, like: Suggestions
+    node: Node,
+    spec: InputSpec,
+    value: Value,
+    schema: NodeSchema,
+    *,
+    check_files: bool,
+    from_editor: bool,
+    like: Suggestions,
 ) -> Iterator[Finding]:
     """What is wrong with a literal of an input that the class has."""
     if spec.type in _NUMBERS:
@@ -33,7 +40,7 @@ def value_findings(
     elif spec.options is not None:
         yield from choice_findings(node, spec, value, schema, check_files=check_files, like=like)
     elif spec.type == "STRING":
-        yield from _text(node, spec, value)
+        yield from _text(node, spec, value, from_editor=from_editor)
     elif spec.type == "BOOLEAN":
         yield from _boolean(node, spec, value)
     elif spec.type in _ONLY_LINKED:
@@ -90,9 +97,9 @@ def _precision(node: Node, name: str, number: int) -> Iterator[Finding]:
             yield warning("js_precision", message, remedy, node=node.id, field=name)
 
 
-def _text(node: Node, spec: InputSpec, value: Value) -> Iterator[Finding]:
+def _text(node: Node, spec: InputSpec, value: Value, *, from_editor: bool) -> Iterator[Finding]:
     if isinstance(value, str):
-        if "%" in value:
+        if "%" in value and not from_editor:  # the converter has told
             yield from _tokens(node, spec.name, value)
         return
     tell = info if isinstance(value, int | float) else warning
@@ -101,9 +108,9 @@ def _text(node: Node, spec: InputSpec, value: Value) -> Iterator[Finding]:
 
 
 def _tokens(node: Node, name: str, value: str) -> Iterator[Finding]:
-    found = _FRONTEND_TOKEN.search(value)
-    if found is not None and ("date:" in found[0] or "prefix" in name):
-        message = f"{shown(found[0])} is filled in by the editor; ComfyUI keeps it as it stands"
+    token = find_token(name, value)
+    if token is not None:
+        message = f"{shown(token)} is filled in by the editor; ComfyUI keeps it as it stands"
         remedy = "write the name that is meant, or %year%, %month%, %day%, which ComfyUI fills in"
         yield info("frontend_token", message, remedy, node=node.id, field=name)
 

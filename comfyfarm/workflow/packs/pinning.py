@@ -80,12 +80,12 @@ def _versions(
     if len(distinct) < 2:
         return
     use, place = members[0]
-    shown = ", ".join(_shown(ver) for ver in distinct[:_MOST_SHOWN])
+    named = ", ".join(_short(ver) for ver in distinct[:_MOST_SHOWN])
     more = f" and {len(distinct) - _MOST_SHOWN} more" if len(distinct) > _MOST_SHOWN else ""
-    kept = f"commit {chosen[:12]} is taken, which was chosen" if chosen else f"{_shown(taken or '')} is taken"
+    kept = f"commit {chosen[:12]} is taken, which was chosen" if chosen else f"{_short(taken or '')} is taken"
     yield warning(
         "pack_versions",
-        f"the nodes of {place.name} were saved with {len(distinct)} versions ({shown}{more}); {kept}",
+        f"the nodes of {place.name} were saved with {len(distinct)} versions ({named}{more}); {kept}",
         "save the workflow again with one version installed, or pin one in comfyfarm.toml",
         node=use.node,
         field="ver",
@@ -97,7 +97,7 @@ def _not_pinned(use: Use, place: Place, taken: str | None) -> Finding:
         "pack_not_pinned",
         f"no commit of {place.name} is known: {_why(taken)}",
         "give a folder of checkouts (--custom-nodes DIR) that has the pack, or name the commit in "
-        f'comfyfarm.toml: [packs] {_quoted(use.class_type)} = "{place.url or "URL"}@<commit>"',
+        f'comfyfarm.toml: [packs] {use.toml_key} = "{place.url or "URL"}@<commit>"',
         node=use.node,
         field="ver",
     )
@@ -108,16 +108,11 @@ def _why(taken: str | None) -> str:
         return "the file does not say which version it was saved with"
     kind = classify(taken)
     if kind is VersionKind.RELEASE:
-        return f"the file says release {_shown(taken)}, and no checkout at hand has it"
+        return f"the file says release {_short(taken)}, and no checkout at hand has it"
     if kind is VersionKind.SHORT:
-        return f"the file says {_shown(taken)}, which only begins a commit"
-    return f"the file says {_shown(taken)!r}, which is no version"
+        return f"the file says {_short(taken)}, which only begins a commit"
+    return f"the file says {_short(taken)!r}, which is no version"
 
 
-def _shown(ver: str) -> str:
+def _short(ver: str) -> str:
     return ver[:12] if classify(ver) is VersionKind.COMMIT else ver[:40]
-
-
-def _quoted(class_type: str) -> str:
-    text = class_type[:80].replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'

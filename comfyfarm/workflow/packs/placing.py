@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from comfyfarm.workflow.editor_nodes import editor_pack
 from comfyfarm.workflow.file_node import PackHint
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex, bare_name, letters, unique_repos
 from comfyfarm.workflow.packs.urls import from_aux_id, repo_key, repo_name, repo_url, split_commit
-from comfyfarm.workflow.packs.uses import CUSTOM, PACK_FRONT_END, Use
-from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.packs.uses import Use
+from comfyfarm.workflow.schema import CUSTOM, NodeSchema
 
 _ID = re.compile(r"[\w.][\w. +@/-]{0,99}")
 
@@ -150,8 +151,9 @@ def _mapped(use: Use, index: PackIndex) -> Place:
     urls = index.claimants(use.class_type)
     if len(urls) == 1:
         return Place("node_map", urls[0])
-    if not urls and use.class_type in PACK_FRONT_END:
-        return Place("known", PACK_FRONT_END[use.class_type])
+    drawn_by = editor_pack(use.class_type)
+    if not urls and drawn_by is not None:
+        return Place("known", drawn_by)
     return Place(candidates=urls)
 
 

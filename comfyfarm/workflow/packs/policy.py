@@ -3,19 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.ids import Sha256
+from comfyfarm.workflow.editor_nodes import is_never_run, is_template
 from comfyfarm.workflow.file_node import FileNode
 from comfyfarm.workflow.findings import Finding, error
+from comfyfarm.workflow.model_files import is_pickled
 from comfyfarm.workflow.packs.pack import Pack, PackResolution
 from comfyfarm.workflow.packs.urls import repo_key, repo_url
-from comfyfarm.workflow.packs.uses import is_front_end, is_template
-
-PICKLED: Final = (".ckpt", ".pt", ".pth", ".bin", ".pkl")
-"""Suffixes of model files that are pickles, which run code when they are loaded."""
+from comfyfarm.workflow.shown import shown
 
 
 class Policy(BaseModel):
@@ -40,7 +38,7 @@ def policy_findings(
     rows = {pack.class_type: pack for pack in packs.needed}
     first: dict[str, FileNode] = {}
     for node in nodes:
-        if node.active and not is_front_end(node.class_type) and not is_template(node.class_type):
+        if node.active and not is_never_run(node.class_type) and not is_template(node.class_type):
             first.setdefault(node.class_type, node)
     return tuple(
         finding
@@ -57,7 +55,7 @@ def pickle_findings(files: Iterable[tuple[str, str]], *, policy: Policy) -> tupl
     if policy.allow_pickle_sha256 is None:
         return ()
     allowed = set(policy.allow_pickle_sha256)
-    refused = {path: sha for path, sha in files if _is_pickled(path) and sha.lower() not in allowed}
+    refused = {path: sha for path, sha in files if is_pickled(path) and sha.lower() not in allowed}
     return tuple(
         error(
             "pickle_refused",
@@ -69,16 +67,12 @@ def pickle_findings(files: Iterable[tuple[str, str]], *, policy: Policy) -> tupl
     )
 
 
-def _is_pickled(path: str) -> bool:
-    return path.lower().endswith(PICKLED)
-
-
 def _class_findings(node: FileNode, policy: Policy) -> Iterator[Finding]:
     allowed = policy.allow_classes
     if allowed is not None and not any(_matches(node.class_type, pattern) for pattern in allowed):
         yield error(
             "class_not_allowed",
-            f"the policy does not allow the class {node.class_type[:80]!r}",
+            f"the policy does not allow the class {shown(node.class_type, most=80)}",
             "take the node out, or add the class to allow_classes in comfyfarm.toml",
             node=node.id,
             field="class_type",
@@ -92,7 +86,7 @@ def _pack_findings(node: FileNode, pack: Pack | None, policy: Policy) -> Iterato
     known = f"the node pack {name}" if name is not None else "a class whose node pack is not known"
     yield error(
         "pack_not_allowed",
-        f"the policy does not allow {known} ({node.class_type[:80]!r})",
+        f"the policy does not allow {known} ({shown(node.class_type, most=80)})",
         "take the node out, or add the pack to allow_packs in comfyfarm.toml",
         node=node.id,
         field="class_type",

@@ -13,6 +13,7 @@ from comfyfarm.workflow.packs.placing import Place, hint_id, place_all
 from comfyfarm.workflow.packs.urls import from_aux_id
 from comfyfarm.workflow.packs.uses import Use, uses_of
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import shown
 
 NO_INDEX: Final = PackIndex()
 _NO_CHOICES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -85,14 +86,15 @@ def _findings(use: Use, place: Place, index: PackIndex) -> Iterator[Finding]:
 
 
 def _ambiguous(use: Use, place: Place) -> Finding:
-    shown = ", ".join(place.candidates[:_MOST_SHOWN])
+    named = ", ".join(place.candidates[:_MOST_SHOWN])
     more = len(place.candidates) - _MOST_SHOWN
     tail = f" and {more} more" if more > 0 else ""
     make = error if use.is_run else warning
     return make(
         "ambiguous_pack",
-        f"the class {_cut(use.class_type)!r} is in {len(place.candidates)} node packs: {shown}{tail}",
-        f'choose one in comfyfarm.toml: [packs] "{_cut(use.class_type)}" = "{place.candidates[0]}"',
+        f"the class {shown(use.class_type, most=_LONGEST_NAME)} is in {len(place.candidates)} node packs: "
+        f"{named}{tail}",
+        f'choose one in comfyfarm.toml: [packs] {use.toml_key} = "{place.candidates[0]}"',
         node=use.node,
         field="class_type",
     )
@@ -107,7 +109,7 @@ def _no_pack(use: Use, index: PackIndex) -> Finding:
     make = warning if use.is_run else info
     return make(
         "no_pack",
-        f"nothing says which node pack has the class {_cut(use.class_type)!r}{hint}",
+        f"nothing says which node pack has the class {shown(use.class_type, most=_LONGEST_NAME)}{hint}",
         f"{help_}, or ask a server that has it (--schema-from URL)",
         node=use.node,
         field="class_type",
@@ -118,8 +120,8 @@ def _no_address(use: Use, place: Place) -> Finding:
     make = warning if use.is_run else info
     return make(
         "pack_url_unknown",
-        f"the class {_cut(use.class_type)!r} is of the node pack {_cut(place.name or '')!r}, "
-        "whose repository is not known",
+        f"the class {shown(use.class_type, most=_LONGEST_NAME)} is of the node pack "
+        f"{shown(place.name or '', most=_LONGEST_NAME)}, whose repository is not known",
         "give a list of packs (--node-map FILE|WHEEL) or checkouts (--custom-nodes DIR), or name its "
         "address in comfyfarm.toml under [packs]",
         node=use.node,
@@ -136,9 +138,5 @@ def _bad_ids(use: Use) -> Iterator[Finding]:
         }
         for field, text in ids.items():
             if text is not None:
-                message = f"{field} is {_cut(text)!r}, which names no node pack"
+                message = f"{field} is {shown(text, most=_LONGEST_NAME)}, which names no node pack"
                 yield info("bad_pack_id", message, "it is passed over", node=use.node, field=field)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"

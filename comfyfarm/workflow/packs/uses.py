@@ -1,31 +1,17 @@
 """The classes of a file that come from node packs, each once, with all that its nodes say of the pack."""
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.file_node import FileNode, PackHint
+from comfyfarm.workflow.editor_nodes import is_editors_own, is_never_run, is_template
+from comfyfarm.workflow.file_node import CORE_ID, FileNode, PackHint
 from comfyfarm.workflow.packs.index import CORE_REPOS, PackIndex
 from comfyfarm.workflow.packs.urls import repo_key
-from comfyfarm.workflow.schema import NodeSchema
-
-CORE_ID: Final = "comfy-core"
-CUSTOM: Final = "custom_nodes."
-"""Begins the `python_module` of a class that is not ComfyUI's own; the folder's name follows."""
-EDITOR_TYPES: Final = frozenset({"PrimitiveNode", "Reroute", "Note", "MarkdownNote"})
-"""Nodes of the editor alone; some packs claim their names."""
-PACK_FRONT_END: Final = {
-    "SetNode": "https://github.com/kijai/ComfyUI-KJNodes",
-    "GetNode": "https://github.com/kijai/ComfyUI-KJNodes",
-}
-"""Nodes that a pack has in JavaScript alone, so that no class map lists them and no server runs them."""
+from comfyfarm.workflow.schema import CUSTOM, NodeSchema
 
 _CORE_MODULES = {"custom_nodes.websocket_image_save", "custom_nodes.example_node"}
 _CORE_CLASSES = {"SaveImageWebsocket"}
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_GROUP = re.compile(r"workflow[/>]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +29,13 @@ class Use:
     @property
     def is_run(self) -> bool:
         """Whether a server needs the class."""
-        return self.active and self.class_type not in PACK_FRONT_END
+        return self.active and not is_never_run(self.class_type)
+
+    @property
+    def toml_key(self) -> str:
+        """The class as a key of comfyfarm.toml."""
+        text = self.class_type[:80].replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
 
 
 def uses_of(
@@ -75,18 +67,8 @@ def uses_of(
     return tuple(order.values())
 
 
-def is_front_end(class_type: str) -> bool:
-    """Whether no server runs nodes of this type: the editor resolves them."""
-    return class_type in EDITOR_TYPES or class_type in PACK_FRONT_END
-
-
-def is_template(class_type: str) -> bool:
-    """Whether it names a subgraph or a group node of the file rather than a class."""
-    return _UUID.fullmatch(class_type) is not None or _GROUP.match(class_type) is not None
-
-
 def _is_core(class_type: str, schema: NodeSchema, index: PackIndex) -> bool:
-    if class_type in EDITOR_TYPES or class_type in _CORE_CLASSES or is_template(class_type):
+    if is_editors_own(class_type) or class_type in _CORE_CLASSES or is_template(class_type):
         return True
     if schema.knows(class_type):
         module = schema.module(class_type)

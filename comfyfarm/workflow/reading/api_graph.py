@@ -37,9 +37,9 @@ def placed(flaw: Flaw, depth: int) -> Finding:
     """The finding, with node and input where the flaw lies in one; the graph lies `depth` steps deep."""
     match flaw.path[depth:]:
         case (str(node), "inputs", str(name), *_):
-            return flaw.finding.model_copy(update={"node": _id(node), "field": _shown(name)})
+            return flaw.finding.model_copy(update={"node": _id(node), "field": _kept(name)})
         case (str(node), str(name), *_):
-            return flaw.finding.model_copy(update={"node": _id(node), "field": _shown(name)})
+            return flaw.finding.model_copy(update={"node": _id(node), "field": _kept(name)})
     return flaw.finding
 
 
@@ -96,7 +96,7 @@ def _node(key: str, raw: dict[str, Any], graph: Mapping[str, Any], noticed: list
             turned[name] = [str(value[0]), value[1]]
             message = f"links to node {value[0]} by a number, and ids are text"
             remedy = "it is read as text; ComfyUI would fail"
-            noticed.append(warning("numeric_link_id", message, remedy, node=_id(key), field=_shown(name)))
+            noticed.append(warning("numeric_link_id", message, remedy, node=_id(key), field=_kept(name)))
     if inputs is given and not turned and RESIDUE not in raw:
         return raw
     kept = {name: value for name, value in raw.items() if name != RESIDUE}
@@ -109,8 +109,8 @@ def _is_numeric_link(value: list[Any], graph: Mapping[str, Any]) -> bool:
 
 
 def _id(key: str) -> NodeId:
-    return NodeId(_shown(key, most=_MAX_ID))
+    return NodeId(_kept(key, most=_MAX_ID))
 
 
-def _shown(text: str, *, most: int = _SHOWN) -> str:
+def _kept(text: str, *, most: int = _SHOWN) -> str:
     return shown_text(text[:most])

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from comfyfarm.ids import NodeId
+from comfyfarm.workflow.editor_nodes import makes_links
 from comfyfarm.workflow.file_node import FileNode, file_node
 from comfyfarm.workflow.findings import Finding, warning
 from comfyfarm.workflow.graph import Link, Node, Workflow
@@ -59,7 +60,7 @@ def _has_wireless(tree: Mapping[str, Any]) -> bool:
     """Whether nodes make links that the editor's file does not show, as cg-use-everywhere does."""
     nodes = tree.get("nodes")
     return isinstance(nodes, list) and any(
-        isinstance(node, dict) and "Everywhere" in str(node.get("type"))[:100] for node in nodes
+        isinstance(node, dict) and makes_links(str(node.get("type"))[:100]) for node in nodes
     )
 
 

@@ -5,25 +5,23 @@ content, never by a name.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.carriers.embedded import Embedded, embedded
-from comfyfarm.workflow.collection import no_collection
-from comfyfarm.workflow.file_node import FileNode, file_node
+from comfyfarm.workflow.file_node import Editor, FileNode, file_node
 from comfyfarm.workflow.findings import Finding, Refused, Severity, error, has_errors, info, warning
+from comfyfarm.workflow.gc_pause import gc_paused
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.node import is_textless
 from comfyfarm.workflow.reading.api_graph import EXPORT, RESIDUE, kind_of_value, placed, usable_nodes
 from comfyfarm.workflow.reading.both_graphs import disagreement, merged
-from comfyfarm.workflow.reading.wrappers import Found, Graph, unwrap
+from comfyfarm.workflow.reading.wrappers import Found, Graph, find_graphs
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.strict import Flaw, has_bom
 
 if TYPE_CHECKING:
     from comfyfarm.workflow.ui.convert import Converted
-
-Editor: TypeAlias = Literal["1.45", "1.58"]
 
 MAX_TEXT = 1024 * 1024
 """Characters of one text. Prompts have some thousand; what is longer is a picture or a mesh as base64."""
@@ -71,21 +69,34 @@ def read(data: bytes, *, name: str, schema: NodeSchema | None = None, editor: Ed
     Raises:
         Refused: a `WorkflowError`, when there is no graph to speak of.
     """
-    with no_collection():
+    with gc_paused():
         carrier = embedded(data, name=name)
         source = _from_json(data, name) if carrier is None else _from_carrier(carrier, name)
         if source.api is not None:
-            return _read_api(source.api, source, name, schema, editor)
-        if source.ui is not None:
-            return _read_ui(source.ui, source, name, schema, editor)
-    raise Refused(name, source.findings)
+            reading = _read_api(source.api, source, name, schema, editor)
+        elif source.ui is not None:
+            reading = _read_ui(source.ui, source, name, schema, editor)
+        else:
+            raise Refused(name, source.findings)
+    if carrier is None:
+        return reading
+    return reading._replace(findings=(_carried(carrier), *reading.findings))
+
+
+def _carried(carrier: Embedded) -> Finding:
+    message = f"is {carrier.kind} that carries a graph under {_keys(carrier)}"
+    return info("embedded", message, "nothing needs to be done")
+
+
+def _keys(carrier: Embedded) -> str:
+    return " and ".join(key for key, _ in carrier.texts)
 
 
 def _from_json(data: bytes, name: str) -> _Source:
     bare = data.removeprefix(b"\xef\xbb\xbf")
     if not bare or bare.isspace():
         raise Refused(name, [error("not_a_workflow", "the file is empty", EXPORT)])
-    found = unwrap(data, name=name)
+    found = find_graphs(data, name=name)
     noticed = [placed(flaw, 0) for flaw in _real(found.flaws)]
     if has_bom(data):
         noticed.append(warning("bom", "begins with a byte order mark", "save it as UTF-8 without BOM"))
@@ -104,9 +115,7 @@ def _wrapped(graph: Graph) -> Finding:
 
 
 def _from_carrier(carrier: Embedded, name: str) -> _Source:
-    keys = " and ".join(key for key, _ in carrier.texts)
-    message = f"is {carrier.kind} that carries a graph under {keys}"
-    noticed = [info("embedded", message, "nothing needs to be done"), *carrier.findings]
+    noticed = [*carrier.findings]
     found, unreadable = _unwrapped(carrier, name)
     sure = [each.api for each in found if each.api is not None and each.api.sure]
     ui = next((each.ui for each in found if each.ui is not None), None)
@@ -115,7 +124,7 @@ def _from_carrier(carrier: Embedded, name: str) -> _Source:
     noticed.extend(placed(flaw, 0) for each in found for flaw in _real(each.flaws))
     if api is None and ui is None:
         if not has_errors(unreadable):
-            message = f"is {carrier.kind} whose {keys} is no graph"
+            message = f"is {carrier.kind} whose {_keys(carrier)} is no graph"
             unreadable = [error("not_comfy_metadata", message, EXPORT)]
         raise Refused(name, [*noticed, *unreadable])
     noticed.extend(_as_warning(finding) for finding in unreadable)
@@ -127,7 +136,7 @@ def _unwrapped(carrier: Embedded, name: str) -> tuple[list[Found], list[Finding]
     unreadable: list[Finding] = []
     for key, text in carrier.texts:
         try:
-            found.append(unwrap(text, name=name))
+            found.append(find_graphs(text, name=name))
             unreadable.extend(found[-1].unreadable)
         except Refused as exc:
             unreadable.extend(f.model_copy(update={"field": f.field or key}) for f in exc.findings)

@@ -48,7 +48,7 @@ class Found:
     """The whole document, for messages."""
 
 
-def unwrap(data: bytes, *, name: str) -> Found:
+def find_graphs(data: bytes, *, name: str) -> Found:
     """The graphs in a JSON document.
 
     Raises:

@@ -4,15 +4,17 @@ import re
 from collections.abc import Mapping, Sequence
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.file_input import FileInput, Role
 from comfyfarm.workflow.file_node import WIDGETS, FileNode
 from comfyfarm.workflow.folders import FolderMap, approx_vae
+from comfyfarm.workflow.model_files import is_model_file
+from comfyfarm.workflow.model_input import ModelInput, Role
+from comfyfarm.workflow.names import slashed
 from comfyfarm.workflow.node import Link, Value
 from comfyfarm.workflow.references.embeddings import TOKEN, find_embeddings
 from comfyfarm.workflow.references.hinted_folders import HintedFolders
 from comfyfarm.workflow.references.loader_names import folder_by_name, is_hub_input
 from comfyfarm.workflow.references.lora_tags import find_tags, tag_readers
-from comfyfarm.workflow.references.named_values import MODEL_FILE, NamedValues, is_dull
+from comfyfarm.workflow.references.named_values import NamedValues, is_dull
 from comfyfarm.workflow.references.reference import Kind, Reference, Unclassified
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -46,8 +48,8 @@ class Finder:
         known = self._folders.of(node.class_type)
         if known.shows:
             return
-        if known.implicit is not None:
-            self._add(node, None, None, folder=known.implicit[0], kind=Kind.IMPLICIT)
+        if known.is_implicit:
+            self._add(node, None, None, folder=known.implicit_folder, kind=Kind.IMPLICIT)
         elif known.fetches_default(node.inputs):
             self._add(node, None, None, folder=None, kind=Kind.IMPLICIT)
         if is_dull(node):
@@ -111,7 +113,7 @@ class Finder:
             self._mapped(node, name, text, given, counts=counts)
         elif self._is_prose(node, name, text):
             self._prose(node, name, text)
-        elif MODEL_FILE.search(text) or (_URL.match(text) and folder_by_name(name) is not None):
+        elif is_model_file(text) or (_URL.match(text) and folder_by_name(name) is not None):
             self._file(node, name, text, counts=counts)
         elif (
             is_hub_input(node.class_type, name)
@@ -122,8 +124,8 @@ class Finder:
         else:
             self._prose(node, name, text)
 
-    def _mapped(self, node: FileNode, name: str, text: str, given: FileInput, *, counts: bool) -> None:
-        is_file = MODEL_FILE.search(text) is not None
+    def _mapped(self, node: FileNode, name: str, text: str, given: ModelInput, *, counts: bool) -> None:
+        is_file = is_model_file(text)
         if given.role is Role.PRESET or (
             not is_file and self._folders.is_sentinel(node.class_type, name, text)
         ):
@@ -168,7 +170,7 @@ class Finder:
         """Packs take lists of models as lines of text. Where they look is not known."""
         words = (word.strip(" \t\"'") for word in _BREAKS.split(text[:_LONGEST_LIST]))
         for word in dict.fromkeys(words):
-            if MODEL_FILE.search(word) and not _NO_PATH.search(word) and len(word) <= _LONGEST_NAME:
+            if is_model_file(word) and not _NO_PATH.search(word) and len(word) <= _LONGEST_NAME:
                 self._loose(node, name, word)
 
     def _loose(self, node: FileNode, name: str, text: str) -> None:
@@ -184,13 +186,13 @@ class Finder:
             is_long
             or TOKEN in text
             or name == "filename_prefix"
-            or name in self._folders.texts(node.class_type)
+            or name in self._folders.of(node.class_type).texts
             or (spec is not None and spec.multiline)
         )
 
     def _is_asset(self, node: FileNode, name: str) -> bool:
         spec = self._schema.input(node.class_type, name)
-        return self._folders.is_input_file(node.class_type, name) or (
+        return self._folders.is_asset_input(node.class_type, name) or (
             spec is not None and spec.upload is not None
         )
 
@@ -204,7 +206,7 @@ class Finder:
         kind: Kind,
         counts: bool = True,
     ) -> None:
-        path = text if text is None or kind is Kind.URL else text.replace("\\", "/")
+        path = text if text is None or kind is Kind.URL else slashed(text)
         if folder is not None and path is not None:
             folder, path = self._folders.by_prefix(folder, path)
         active = node.active and counts
@@ -226,7 +228,7 @@ class Finder:
             active=active,
         )
 
-    def _folder(self, text: str, given: FileInput) -> str:
+    def _folder(self, text: str, given: ModelInput) -> str:
         """The folder of an input that offers several: the editor's hint decides, else the first."""
         hinted = self._hints.of(text) if len(given.folders) > 1 else None
         return hinted if hinted in given.folders else given.folders[0]
@@ -235,7 +237,7 @@ class Finder:
         """The folder by node whose output is linked to the name of a loader."""
         found: dict[NodeId, str] = {}
         for node in nodes:
-            if not self._folders.inputs(node.class_type):
+            if not self._folders.of(node.class_type).inputs:
                 continue
             for name, value in node.inputs.items():
                 if isinstance(value, Link):

@@ -1,18 +1,19 @@
 """What people should know of a workflow's models before it runs."""
 
-import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from importlib import resources
+from collections.abc import Iterable, Iterator, Sequence
 
 from comfyfarm.addresses import mask
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.file_input import Role
+from comfyfarm.workflow.editor_nodes import virtual_of
 from comfyfarm.workflow.file_node import FileNode
 from comfyfarm.workflow.findings import Finding, error, info, warning
-from comfyfarm.workflow.node import Value
+from comfyfarm.workflow.folders import implicit_names
+from comfyfarm.workflow.model_files import is_pickled
+from comfyfarm.workflow.model_input import Role
+from comfyfarm.workflow.names import base_name, slashed
+from comfyfarm.workflow.node import texts_in
 from comfyfarm.workflow.references.embeddings import SUFFIXES
 from comfyfarm.workflow.references.lora_tags import find_tags, find_wildcards, tag_readers
 from comfyfarm.workflow.references.named_values import NamedValues, is_dull
@@ -20,28 +21,17 @@ from comfyfarm.workflow.references.reference import Kind, Reference, References
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import shown
 
-_PICKLED = (".ckpt", ".pt", ".pth", ".bin", ".pkl")
 _FILES = frozenset({Kind.FILE, Kind.EMBEDDING, Kind.LORA_TEXT})
 _ODD = re.compile(r"^\s|\s$|\s\.\w+$|\s[/\\]|%[0-9A-Fa-f]{2}| \(\d+\)(?=\.\w+\s*$)|[\x00-\x1f\x7f]")
-_VIRTUAL = frozenset({"Reroute", "PrimitiveNode", "SetNode", "GetNode", "Note", "MarkdownNote"})
-_EVERYWHERE = re.compile(r"(?:Anything|Prompts) Everywhere[?3]?")
-"""Nodes that only make links."""
 
 
 def reference_findings(
-    nodes: Iterable[FileNode],
-    references: References,
-    schema: NodeSchema,
-    *,
-    embeddings: Collection[str] | None = None,
+    nodes: Iterable[FileNode], references: References, schema: NodeSchema
 ) -> tuple[Finding, ...]:
-    """What is to be said of models. Nothing is said of nodes that do not run.
-
-    `embeddings`: the files that the server has, by `/models/embeddings`; None when nobody asked it.
-    """
+    """What is to be said of models. Nothing is said of nodes that do not run."""
     listed = [node for node in nodes if node.active]
     readers = tag_readers(listed, schema.folders)
-    have = None if embeddings is None else frozenset(name.replace("\\", "/") for name in embeddings)
+    have = None if schema.embeddings is None else frozenset(map(slashed, schema.embeddings))
     found: list[Finding] = []
     for reference in references.references:
         if reference.active:
@@ -79,7 +69,7 @@ def _of_reference(one: Reference, schema: NodeSchema, embeddings: frozenset[str]
 
 
 def _of_name(name: str, node: NodeId, field: str | None, *, is_file: bool = True) -> Iterator[Finding]:
-    if is_file and name.strip().lower().endswith(_PICKLED):
+    if is_file and is_pickled(name):
         message = f"{shown(name)} is a pickle, which can run code when it is loaded"
         remedy = "use a safetensors file, or allow this one by its hash"
         yield warning("pickle", message, remedy, node=node, field=field)
@@ -91,19 +81,11 @@ def _of_name(name: str, node: NodeId, field: str | None, *, is_file: bool = True
 
 def _implicit(one: Reference) -> Finding:
     where = f" from the folder {one.folder}" if one.folder else ""
-    known = _implicit_names().get(one.class_type)
+    known = implicit_names(one.class_type)
     names = f", known to be {', '.join(known)}" if known else ""
     message = f"{one.class_type} loads models{where} that the file does not name{names}"
     remedy = "prewarm the server with them: a lock cannot hold what has no name"
     return warning("implicit_models", message, remedy, node=one.node)
-
-
-@cache
-def _implicit_names() -> dict[str, list[str]]:
-    """What classes load by themselves, as their sources say it: for people to read, never a reference."""
-    data = resources.files("comfyfarm.workflow").joinpath("implicit_models.json").read_bytes()
-    found: dict[str, list[str]] = json.loads(data)
-    return found
 
 
 def _address(one: Reference, schema: NodeSchema) -> Finding:
@@ -114,13 +96,13 @@ def _address(one: Reference, schema: NodeSchema) -> Finding:
 
 
 def _is_there(name: str, have: frozenset[str]) -> bool:
-    path = name.replace("\\", "/")
+    path = slashed(name)
     return any(path + suffix in have for suffix in ("", *SUFFIXES))
 
 
 def _stale(node: FileNode, schema: NodeSchema) -> Iterator[Finding]:
     """The editor's notes on downloads stay when people choose another file."""
-    named = {_base(text) for _, value in NamedValues(node, schema.folders) for text in _texts(value)}
+    named = {_base(text) for _, value in NamedValues(node, schema.folders) for text in texts_in(value)}
     if not any("." in text for text in named):
         return
     for hint in node.models:
@@ -136,7 +118,7 @@ def _stale(node: FileNode, schema: NodeSchema) -> Iterator[Finding]:
 
 def _of_texts(node: FileNode, schema: NodeSchema, *, is_reader: bool) -> Iterator[Finding]:
     folders = schema.folders
-    if folders.shows(node.class_type):
+    if folders.of(node.class_type).shows:
         return
     for name, value in NamedValues(node, folders):
         given = folders.input(node.class_type, name)
@@ -145,7 +127,7 @@ def _of_texts(node: FileNode, schema: NodeSchema, *, is_reader: bool) -> Iterato
             remedy = "see that the folders ipadapter, clip_vision and loras hold them"
             yield warning("preset_models", message, remedy, node=node.id, field=name)
         if given is None:
-            for text in _texts(value):
+            for text in texts_in(value):
                 yield from _of_text(node, name, text, schema, is_reader=is_reader)
 
 
@@ -174,13 +156,7 @@ def _unseen(nodes: Sequence[FileNode], references: References, schema: NodeSchem
     seen: set[str] = set()
     for node in nodes:
         kind = node.class_type
-        if (
-            kind in seen
-            or kind in _VIRTUAL
-            or _EVERYWHERE.fullmatch(kind)
-            or schema.knows(kind)
-            or schema.folders.knows(kind)
-        ):
+        if kind in seen or virtual_of(kind) is not None or schema.knows(kind) or schema.folders.knows(kind):
             continue
         seen.add(kind)
         if node.id not in told:
@@ -189,17 +165,5 @@ def _unseen(nodes: Sequence[FileNode], references: References, schema: NodeSchem
             yield warning("unseen_models", message, remedy, node=node.id, field="class_type")
 
 
-def _texts(value: Value) -> Iterator[str]:
-    ahead: list[Value] = [value]
-    while ahead:
-        item = ahead.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, tuple):
-            ahead.extend(reversed(item))
-        elif isinstance(item, Mapping):
-            ahead.extend(reversed([*item.values()]))
-
-
 def _base(name: str) -> str:
-    return unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2].strip())
+    return unicodedata.normalize("NFC", base_name(name).strip())

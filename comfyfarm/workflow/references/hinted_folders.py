@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from comfyfarm.workflow.file_node import ModelHint
 from comfyfarm.workflow.folders import modern
+from comfyfarm.workflow.names import base_name
 
 
 class HintedFolders:
@@ -11,13 +12,9 @@ class HintedFolders:
 
     def __init__(self, hints: Sequence[ModelHint] = ()) -> None:
         """Of two hints with one name, the first counts."""
-        self._by_name = {_base(hint.name): hint.directory for hint in reversed(hints) if hint.directory}
+        self._by_name = {base_name(hint.name): hint.directory for hint in reversed(hints) if hint.directory}
 
     def of(self, text: str) -> str | None:
         """The key of today of the folder that a file of this name lies in; None when no hint says so."""
-        found = self._by_name.get(_base(text)) if self._by_name else None
+        found = self._by_name.get(base_name(text)) if self._by_name else None
         return None if found is None else modern(found)
-
-
-def _base(name: str) -> str:
-    return name.replace("\\", "/").rpartition("/")[2]

@@ -7,19 +7,14 @@ inputs that name models stand among them.
 import re
 from collections.abc import Iterator, Mapping
 
-from comfyfarm.workflow.file_input import FileInput, Slots
 from comfyfarm.workflow.file_node import WIDGETS, FileNode
 from comfyfarm.workflow.folders import FolderMap
+from comfyfarm.workflow.model_files import is_model_file
+from comfyfarm.workflow.model_input import CountedInputs, ModelInput, Where
 from comfyfarm.workflow.node import Link, Value, is_textless, unwrap
 from comfyfarm.workflow.references.embeddings import TOKEN
 
-MODEL_FILE = re.compile(
-    r"\.(?:safetensors|sft|ckpt|pt|pt2|pth|bin|pkl|gguf|onnx|engine|trt|task|npz|patch|torchscript)\s*$",
-    re.IGNORECASE,
-)
-"""What files of models end in, blanks behind it included: a browser's copy may have them."""
-
-_ALL = Slots()
+_ALL = CountedInputs()
 _DIGITS = re.compile(r"\d+")
 
 
@@ -34,8 +29,8 @@ class NamedValues:
     def __init__(self, node: FileNode, folders: FolderMap) -> None:
         self._node = node
         self._folders = folders
-        slots = folders.slots(node.class_type)
-        self._slots = _ALL if slots == _ALL else slots
+        counted = folders.of(node.class_type).counted
+        self._counted = _ALL if counted == _ALL else counted
         widgets = node.inputs.get(WIDGETS)
         self._widgets = unwrap(widgets) if widgets is not None and not isinstance(widgets, Link) else None
 
@@ -50,25 +45,26 @@ class NamedValues:
 
     def counts(self, name: str) -> bool:
         """Whether the node looks at the input at all: stackers keep more than they use."""
-        slots = self._slots
-        if slots is _ALL:
+        counted = self._counted
+        if counted is _ALL:
             return True
         number = _number(name)
-        if slots.on is not None and self._value(*slots.on) in (False, "False", None):
+        if counted.on is not None and self._value(counted.on) in (False, "False", None):
             return False
-        if slots.unless_batch is not None and "Batch" in str(self._value(*slots.unless_batch)):
+        if counted.unless_batch is not None and "Batch" in str(self._value(counted.unless_batch)):
             return False
         if number is None:
             return True
-        if slots.count is not None:
-            count = self._value(*slots.count)
+        if counted.count is not None:
+            count = self._value(counted.count)
             return not isinstance(count, int) or number <= count
-        if slots.switch is not None:
-            switch, first, step = slots.switch
-            return self._value(switch.replace("#", str(number)), first + (number - 1) * step) != "Off"
+        if counted.switch is not None:
+            return self._value(counted.switch, number) != "Off"
         return True
 
-    def _value(self, name: str, place: int | None) -> Value:
+    def _value(self, where: Where, number: int = 1) -> Value:
+        name = where.input.replace("#", str(number))
+        place = None if where.place is None else where.place + (number - 1) * where.step
         value = self._node.inputs.get(name)
         if value is not None and not isinstance(value, Link):
             return unwrap(value)
@@ -92,8 +88,8 @@ class NamedValues:
 
     def _placed(self, widgets: tuple[Value, ...]) -> dict[int, str]:
         """Names by place. Where a list does not fit the table, files are told apart by their order."""
-        known = self._folders.inputs(self._node.class_type)
-        texts = self._folders.texts(self._node.class_type)
+        loads = self._folders.of(self._node.class_type)
+        known, texts = loads.inputs, loads.texts
         length = len(widgets)
         found = {at: name for key, given in known.items() for at, name in _places(key, given, length)}
         prompts = {
@@ -112,7 +108,7 @@ class NamedValues:
         return {**prompts, **dict(zip(files, plain, strict=False))}
 
 
-def _places(name: str, given: FileInput, length: int) -> Iterator[tuple[int, str]]:
+def _places(name: str, given: ModelInput, length: int) -> Iterator[tuple[int, str]]:
     if given.place is None:
         return
     if not given.step:
@@ -124,7 +120,7 @@ def _places(name: str, given: FileInput, length: int) -> Iterator[tuple[int, str
 
 
 def _is_file(value: Value) -> bool:
-    return isinstance(value, str) and MODEL_FILE.search(value) is not None and TOKEN not in value
+    return isinstance(value, str) and is_model_file(value) and TOKEN not in value
 
 
 def _number(name: str) -> int | None:

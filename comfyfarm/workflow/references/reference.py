@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.ids import NodeId
+from comfyfarm.workflow.names import slashed
 
 
 class Kind(StrEnum):
@@ -56,7 +57,7 @@ class Unclassified(BaseModel):
     @property
     def path(self) -> str:
         """The name with `/` between folders."""
-        return self.name.replace("\\", "/")
+        return slashed(self.name)
 
 
 class References(BaseModel):

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from comfyfarm import __version__
 from comfyfarm.addresses import is_address
 from comfyfarm.workflow.findings import Finding, Severity
+from comfyfarm.workflow.names import slashed
 from comfyfarm.workflow.reports.report import Report
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -68,7 +69,7 @@ def _uri(file: str) -> str:
     """Relative paths stay relative: code hosts look for the file in the checkout."""
     if is_address(file):
         return file
-    path = quote(file.replace("\\", "/"), safe="/:")
+    path = quote(slashed(file), safe="/:")
     if path.startswith("/"):
         return f"file://{path}"
     is_drive = path[1:2] == ":"

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from comfyfarm.ids import NodeId
+from comfyfarm.workflow.editor_nodes import editor_pack, virtual_of
 from comfyfarm.workflow.file_node import WIDGETS, FileNode, ModelHint
 from comfyfarm.workflow.findings import Finding
 from comfyfarm.workflow.node import Link, Value, freeze, is_link
@@ -16,7 +17,6 @@ from comfyfarm.workflow.ui.placing import is_control
 from comfyfarm.workflow.ui.scopes import Scope
 from comfyfarm.workflow.ui.texts import text_findings
 from comfyfarm.workflow.ui.tree import UiNode
-from comfyfarm.workflow.ui.virtual import is_from_pack, virtual_of
 
 _UPLOAD = "image"  # what the button for uploads leaves behind the values of a node
 
@@ -34,8 +34,8 @@ class Assembler:
 
     def add(self, scope: Scope, node: UiNode) -> None:
         """Add one node that is no instance of a subgraph."""
-        if virtual_of(node) is not None:
-            if is_from_pack(node):
+        if virtual_of(node.type) is not None:
+            if editor_pack(node.type) is not None:
                 self._list(scope, node, Inputs({}), is_active=scope.is_active(node))
             return
         is_active = scope.is_active(node) and node.id not in scope.broken

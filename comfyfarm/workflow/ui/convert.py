@@ -4,31 +4,26 @@ Never raises on any JSON tree: what is wrong becomes a finding.
 Source: `graphToPrompt` in ComfyUI_frontend's src/utils/executionUtil.ts.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from comfyfarm.workflow.file_node import FileNode
+from comfyfarm.workflow.editor_nodes import group_name, is_subgraph, makes_links
+from comfyfarm.workflow.file_node import Editor, FileNode
 from comfyfarm.workflow.findings import Finding
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.ui import notes
 from comfyfarm.workflow.ui.assemble import Assembler
-from comfyfarm.workflow.ui.groups import WHOLE, Group, group_name, read_group
+from comfyfarm.workflow.ui.groups import WHOLE, Group, read_group
 from comfyfarm.workflow.ui.hints import model_hints
 from comfyfarm.workflow.ui.node_inputs import InputReader
 from comfyfarm.workflow.ui.plain import listed
 from comfyfarm.workflow.ui.promoted import Hosts
 from comfyfarm.workflow.ui.scopes import Scope, unfold, walk
 from comfyfarm.workflow.ui.tree import UiGraph, UiNode, read_graph
-from comfyfarm.workflow.ui.virtual import makes_links
 from comfyfarm.workflow.ui.widgets import WidgetNames
 from comfyfarm.workflow.ui.wires import Wiring
 
-Editor = Literal["1.45", "1.58"]
-"""Which age of editor to follow where they disagree."""
-
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _MANY = 20  # entries of one kind that are named one by one
 
 
@@ -73,7 +68,7 @@ class _Conversion:
         assembler = Assembler(self._schema, reader, model_hints(self._tree.get("models")))
         for scope, node in walk(top):
             assembler.add(scope, node)
-            if makes_links(node) and scope.is_active(node) and not scope.graph.has_everywhere:
+            if makes_links(node.type) and scope.is_active(node) and not scope.graph.has_everywhere:
                 self._findings.append(notes.use_everywhere(scope.id_of(node), node.type))
         found = (*self._findings, *assembler.findings)
         return Converted(assembler.graph, tuple(assembler.nodes), found)
@@ -90,7 +85,7 @@ class _Conversion:
         if name is not None and not self._schema.knows(node.type):
             group = self._group(name)
             return notes.missing_group(node.id, name) if group is None else group.graph
-        if _UUID.fullmatch(node.type):
+        if is_subgraph(node.type):
             return notes.missing_subgraph(node.id, node.type)
         return None
 

@@ -9,22 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from comfyfarm.workflow.editor_nodes import PRIMITIVE, REROUTE
 from comfyfarm.workflow.input_spec import InputSpec
-from comfyfarm.workflow.ui.placing import is_control
+from comfyfarm.workflow.ui.placing import is_after_seed
 from comfyfarm.workflow.ui.plain import listed, number
-from comfyfarm.workflow.ui.tree import Slot, UiGraph, UiNode, Wire, read_node
+from comfyfarm.workflow.ui.tree import MOST_INPUTS, Slot, UiGraph, UiNode, Wire, read_node
 from comfyfarm.workflow.ui.widgets import WidgetNames
 
-_PREFIXES = ("workflow>", "workflow/")
-_PRIMITIVE, _REROUTE = "PrimitiveNode", "Reroute"
-_MOST_INPUTS = 256  # of one node; real ones have 60
 WHOLE = "*"
 """Stands for all values of a node whose class is not known, in their order."""
-
-
-def group_name(class_type: str) -> str | None:
-    """The name of the group node that a class stands for; None when it stands for none."""
-    return next((class_type[len(p) :] for p in _PREFIXES if class_type.startswith(p)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class Group:
             taken = values[at] if widget.input != WHOLE else list(values[at : at + widget.size])
             found[widget.node, widget.input] = taken
             at += widget.size
-            if widget.has_control and at < len(values) and _is_after(values[at]):
+            if widget.has_control and at < len(values) and is_after_seed(values[at]):
                 at += 1
         return found
 
@@ -63,10 +56,6 @@ class Group:
 def read_group(raw: Mapping[str, Any], *, name: str, names: WidgetNames) -> Group:
     """The group in an entry of `extra.groupNodes`."""
     return _Builder(raw, name, names).build()
-
-
-def _is_after(value: Any) -> bool:
-    return is_control(value) or isinstance(value, bool) or value is None
 
 
 class _Builder:
@@ -110,7 +99,7 @@ class _Builder:
         origin, target = str(number(raw[0])), str(number(raw[2]))
         slot, place = number(raw[1]), number(raw[3])
         node = self._graph.nodes.get(target)
-        if origin not in self._graph.nodes or node is None or not 0 <= place < _MOST_INPUTS:
+        if origin not in self._graph.nodes or node is None or not 0 <= place < MOST_INPUTS:
             return
         while len(node.inputs) <= place:
             node.inputs.append(Slot(self._socket_name(node), "*", None, (), None, None))
@@ -130,7 +119,7 @@ class _Builder:
         return next(known, f"input{len(node.inputs)}")
 
     def _widgets(self, node: UiNode) -> None:
-        if node.type == _PRIMITIVE:
+        if node.type == PRIMITIVE:
             self._primitive(node)
             return
         layout = self._names.layout(node.type)
@@ -151,9 +140,9 @@ class _Builder:
             self._group.widgets.append(GroupWidget(node.id, "value", 1, has_control=size != 1))
 
     def _sockets(self, node: UiNode) -> None:
-        if node.type == _PRIMITIVE:
+        if node.type == PRIMITIVE:
             return
-        if node.type == _REROUTE and not node.inputs:
+        if node.type == REROUTE and not node.inputs:
             node.inputs.append(Slot("", "*", None, (), None, None))
         have = {slot.name for slot in node.inputs}
         for spec in self._names.sockets(node.type):
@@ -164,7 +153,7 @@ class _Builder:
         self._later += [(node, at) for at in sorted(places, key=str) if node.inputs[at].widget is not None]
         for at in places:
             if node.inputs[at].widget is None:
-                name = self._flowing(node) if node.type == _REROUTE else node.inputs[at].name
+                name = self._flowing(node) if node.type == REROUTE else node.inputs[at].name
                 self._entry(node, at, name)
 
     def _flowing(self, node: UiNode) -> str:
@@ -191,7 +180,7 @@ class _Builder:
     def _outputs(self, node: UiNode) -> None:
         given = self._names.outputs(node.type)
         count = len(given) if given else len(node.outputs)
-        for slot in range(count if node.type != _PRIMITIVE else 0):
+        for slot in range(count if node.type != PRIMITIVE else 0):
             if (node.id, slot) in self._used and (node.id, slot) not in self._outside:
                 continue
             if self._custom(node, "output", str(slot)).get("visible") is False:
@@ -207,7 +196,7 @@ class _Builder:
         label = next((slot.label for slot in node.inputs if slot.name == name and slot.label), None)
         custom = self._custom(node, "input", name).get("name")
         found = key = custom if isinstance(custom, str) and custom else label or name
-        if found in self._seen or (node.type == _PRIMITIVE and node.title):
+        if found in self._seen or (node.type == PRIMITIVE and node.title):
             prefix = f"{node.title or node.type} "
             found = key = prefix + name
             if found in self._seen:

@@ -1,18 +1,8 @@
 """What the converter finds: one function for each code, so that all words stand in one place."""
 
-from comfyfarm.addresses import mask
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.findings import Finding, error, info, warning
-
-_SHOWN = 80  # characters of a value that a message shows
-_READ = 2000  # characters of a value that are looked at for that
-
-
-def shown(value: object) -> str:
-    """A value for a message: short, on one line, without secrets of addresses."""
-    text = f'"{mask(value[:_READ])}"' if isinstance(value, str) else repr(value)
-    text = " ".join(text[:_READ].split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+from comfyfarm.workflow.shown import shown
 
 
 def bad_node(what: str) -> Finding:

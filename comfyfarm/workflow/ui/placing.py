@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfyfarm.workflow.input_spec import InputSpec
+from comfyfarm.workflow.node import thaw
 
 _CONTROLS = frozenset({"fixed", "increment", "decrement", "randomize", "increment-wrap"})
 _BUTTONS = frozenset({"upload3dmodel", "uploadExtraResources", "clear"})
@@ -47,11 +48,11 @@ def is_control(value: Any) -> bool:
 def default_of(spec: InputSpec) -> Any:
     """What the editor shows for an input that the file has no value for; None when nothing."""
     if spec.default is not None:
-        return _thawed(spec.default)
+        return thaw(spec.default)
     if spec.type == "IMAGECOMPARE":
         return _COMPARED
     if spec.options:
-        return _thawed(spec.options[0])
+        return thaw(spec.options[0])
     return _ZERO.get(spec.type)
 
 
@@ -75,7 +76,7 @@ def _place(layout: Iterable[InputSpec], values: Sequence[Any], *, is_strict: boo
                 found.named[spec.name] = value
         at += 1
         waiting.extend(parts_of(spec, value))
-        if spec.controls and at < len(values) and (is_strict or _is_after(values[at])):
+        if spec.controls and at < len(values) and (is_strict or is_after_seed(values[at])):
             at += spec.controls
     found.used = min(at, len(values))
     return found
@@ -95,7 +96,7 @@ def _is_foreign(spec: InputSpec, value: Any, *, is_strict: bool) -> bool:
     return not is_strict and value in _CONTROLS and not _is_fitting(spec, value)
 
 
-def _is_after(value: Any) -> bool:
+def is_after_seed(value: Any) -> bool:
     """Whether it is what stands behind a seed; in 2023 that was true or false."""
     return is_control(value) or isinstance(value, bool) or value is None
 
@@ -115,10 +116,3 @@ def _is_fitting(spec: InputSpec, value: Any) -> bool:
     if is_control(value):
         return value in (spec.options or ())
     return not isinstance(value, dict)
-
-
-def _thawed(value: Any) -> Any:
-    """A frozen JSON value as JSON again; schemas are no deeper than what read them allowed."""
-    if isinstance(value, tuple):
-        return [_thawed(item) for item in value]
-    return {key: _thawed(item) for key, item in value.items()} if isinstance(value, Mapping) else value

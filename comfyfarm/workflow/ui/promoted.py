@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from comfyfarm.workflow.editor_nodes import PRIMITIVE
 from comfyfarm.workflow.ui.placing import is_control
 from comfyfarm.workflow.ui.plain import id_of, listed
 from comfyfarm.workflow.ui.scopes import Scope, entry_named, input_named
@@ -18,7 +19,6 @@ from comfyfarm.workflow.ui.tree import UiGraph, UiNode
 from comfyfarm.workflow.ui.widgets import WidgetNames
 
 _PREFIXED = re.compile(r"^\s*(\d+)\s*:\s*(.+)$", re.DOTALL)
-_PRIMITIVE = "PrimitiveNode"
 _LONGEST_NAME = 1000
 _LONGEST_LIST = 100_000
 
@@ -147,7 +147,7 @@ class Hosts:
         child = scope.children.get(node.id)
         if child is not None and entry_named(child.graph, name) is None:
             name = _shown(child.graph).get(name, name)
-        scope.pins[node.id, "value" if node.type == _PRIMITIVE else name] = value
+        scope.pins[node.id, "value" if node.type == PRIMITIVE else name] = value
 
 
 def _listed_proxies(host: UiNode) -> list[Any]:

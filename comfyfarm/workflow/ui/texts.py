@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from comfyfarm.workflow.findings import Finding
+from comfyfarm.workflow.frontend_tokens import find_token
 from comfyfarm.workflow.input_spec import InputSpec
 from comfyfarm.workflow.ui import notes
 
 _CHOICE = re.compile(r"(?<!\\)\{[^{}|]*\|[^{}]*\}")
-_TOKEN = re.compile(r"%(?:date:[^%\n]{1,60}|date|[^%\n./\\]{1,60}\.[^%\n./\\]{1,60})%")
-_FILE_NAME = re.compile("prefix|filename|path")
 
 
 def text_findings(node: str, inputs: Mapping[str, Any], specs: Mapping[str, InputSpec]) -> Iterator[Finding]:
@@ -21,5 +20,5 @@ def text_findings(node: str, inputs: Mapping[str, Any], specs: Mapping[str, Inpu
         spec = specs.get(name)
         if "{" in value and spec is not None and spec.dynamic_prompts and _CHOICE.search(value):
             yield notes.dynamic_prompt(node, name)
-        if "%" in value and _FILE_NAME.search(name) and (found := _TOKEN.search(value)):
-            yield notes.frontend_token(node, name, found[0])
+        if "%" in value and (token := find_token(name, value)) is not None:
+            yield notes.frontend_token(node, name, token)

@@ -10,6 +10,8 @@ from typing import Any
 
 from comfyfarm.workflow.ui.plain import id_of, listed, number
 
+MOST_INPUTS = 256
+"""Of one node, that are looked at; real nodes have 60."""
 MUTED = 2
 BYPASSED = 4
 _ANY = "*"

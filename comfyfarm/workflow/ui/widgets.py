@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from comfyfarm.workflow.input_spec import DYNAMIC_COMBO, InputSpec
-from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.input_spec import DYNAMIC_COMBO, SEEDS, InputSpec
+from comfyfarm.workflow.schema import CUSTOM, NodeSchema
 from comfyfarm.workflow.ui.placing import default_of, is_control, parts_of, place
 from comfyfarm.workflow.ui.tree import Slot, UiNode
 
-_SEEDS = frozenset({"seed", "noise_seed"})
 _PREVIEWS: Mapping[str, str] = {
     "Preview3D": "image",
     "PreviewAudio": "audioUI",
@@ -26,7 +25,6 @@ _PREVIEWS: Mapping[str, str] = {
 """Players and viewers of the editor, which it queues as if they were inputs; ComfyUI ignores them."""
 _OPTIONS_OF_YOUR_OWN = "CustomCombo"
 _UPLOAD = "image"
-_PACKS = "custom_nodes."
 _ROW = frozenset({"on", "lora"})
 
 
@@ -109,7 +107,7 @@ class WidgetNames:
             return _own_options(values)
         placed = place(layout, values)
         named = Named(placed.named, tuple(values[placed.used :]), placed.misfits)
-        if (named.rest or named.odd) and self._schema.module(node.type).startswith(_PACKS):
+        if (named.rest or named.odd) and self._schema.module(node.type).startswith(CUSTOM):
             # Scripts of packs draw widgets that no schema has.
             return _with_rows(_by_slots(node) if node.by_name is not None else named)
         preview = _PREVIEWS.get(node.type)
@@ -151,7 +149,7 @@ def _by_slots(node: UiNode) -> Named:
             break
         named[name] = node.values[at]
         at += 1
-        if at < len(node.values) and is_control(node.values[at]) and name in _SEEDS:
+        if at < len(node.values) and is_control(node.values[at]) and name in SEEDS:
             at += 1
     is_fitting = len(named) == len(names) and (at == len(node.values) or node.values[at:] == [_UPLOAD])
     return Named(named) if is_fitting and names else Named({}, tuple(node.values))

@@ -6,9 +6,9 @@ Source: `resolveInput` and `resolveOutput` of ExecutableNodeDTO.ts in ComfyUI_fr
 from dataclasses import dataclass
 from typing import Any
 
+from comfyfarm.workflow.editor_nodes import Virtual, virtual_of
 from comfyfarm.workflow.ui.scopes import Scope
-from comfyfarm.workflow.ui.tree import BYPASSED, UiNode
-from comfyfarm.workflow.ui.virtual import Virtual, virtual_of
+from comfyfarm.workflow.ui.tree import BYPASSED, MOST_INPUTS, UiNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,6 @@ class Lost:
     node: UiNode
     what: str = ""
 
-
-_MOST_INPUTS = 256  # of a bypassed node that are looked at; real nodes have 60
 
 End = Source | Typed | Shown | Lost | None
 _Step = End | tuple[Scope, UiNode, int, str | None, bool]
@@ -123,7 +121,7 @@ class Wiring:
         child = scope.children.get(node.id)
         if child is not None:
             return self._out_of(scope, child, node, slot, kind)
-        role = virtual_of(node)
+        role = virtual_of(node.type)
         if role is None:
             return Source(scope, node, slot)
         if role is Virtual.PRIMITIVE:
@@ -159,7 +157,7 @@ def passed_through(node: UiNode, slot: int, kind: str) -> int | None:
 
     The input at the output's own place comes first, then the first of exactly the type, then any that fits.
     """
-    inputs = node.inputs[:_MOST_INPUTS]
+    inputs = node.inputs[:MOST_INPUTS]
     if kind in ("*", ""):
         return slot if 0 <= slot < len(inputs) else (0 if inputs else None)
     output = node.outputs[slot].type if 0 <= slot < len(node.outputs) else "*"
@@ -181,7 +179,7 @@ def fits(one: str, other: str) -> bool:
 def _setters(scope: Scope) -> dict[str, UiNode]:
     found: dict[str, UiNode] = {}
     for node in scope.graph.nodes.values():
-        if virtual_of(node) is Virtual.SET and isinstance(node.values, list) and node.values:
+        if virtual_of(node.type) is Virtual.SET and isinstance(node.values, list) and node.values:
             name = node.values[0]
             if isinstance(name, str):
                 found.setdefault(name, node)

@@ -76,14 +76,15 @@ def test_editors_of_different_age_give_different_values(
     assert old != json.loads(told.stdout)
     assert json.loads(command("convert", file, "--editor", "1.58").stdout) == json.loads(told.stdout)
     assert "host_vs_inner" not in told.stdout
-    assert "warning: " in told.stderr
+    assert f"warning: host_vs_inner: {file}: " in told.stderr
 
 
 def test_errors_are_told_beside_the_graph(command: Command, tricky: Callable[[str], Path]) -> None:
-    told = command("convert", tricky("e10_duplicate_id"))
+    file = tricky("e10_duplicate_id")
+    told = command("convert", file)
 
     assert told.exit_code == 1
     assert json.loads(told.stdout)
-    assert "error: " in told.stderr
+    assert f"error: duplicate_node_id: {file}: " in told.stderr
     nothing = command("convert", DATA / "carriers" / "bare.mp4")
     assert (nothing.exit_code, nothing.stdout) == (1, "")

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from comfyfarm.cli.pack_options import check_web_address, known_index, load_project, pack_options
+from comfyfarm.cli.pack_options import PackSources, check_web_address, known_index, load_project, pack_options
 from comfyfarm.errors import InputError, ServerUnreachable, UsageError
 from comfyfarm.lock.project_file import ProjectFile
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex
@@ -46,7 +46,7 @@ def manager() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_without_options_nothing_is_known() -> None:
-    assert known_index((), None, None) == PackIndex()
+    assert known_index(PackSources()) == PackIndex()
 
 
 def test_class_maps_checkouts_and_a_hosts_list_are_one_index(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_class_maps_checkouts_and_a_hosts_list_are_one_index(tmp_path: Path) -> 
     (tmp_path / "snapshot.json").write_text(json.dumps({"cnr_custom_nodes": {"three": "1.0.0"}}))
     (tmp_path / "custom_nodes" / "four").mkdir(parents=True)
     maps = (str(tmp_path / "map.json"), str(tmp_path / "other.json"))
-    index = known_index(maps, str(tmp_path / "custom_nodes"), str(tmp_path / "snapshot.json"))
+    index = known_index(PackSources(maps, str(tmp_path / "custom_nodes"), str(tmp_path / "snapshot.json")))
 
     assert index.claimants("X") == (ONE, "https://github.com/b/two")
     assert [pack.folder for pack in index.installed] == ["four", "three"]
@@ -69,7 +69,7 @@ def test_a_server_with_the_manager_is_asked_for_its_packs(
     answers[f"{prefix}/customnode/installed"] = {"One": {"ver": "1.0.0", "cnr_id": "one", "aux_id": None}}
     answers[f"{prefix}/snapshot/get_current"] = {"git_custom_nodes": {ONE: {"hash": COMMIT}}}
 
-    assert known_index((), None, None, schema_from=url).installed == (
+    assert known_index(PackSources(schema_from=url)).installed == (
         InstalledPack("One", id="one", version="1.0.0"),
         InstalledPack("One", ONE, COMMIT),
     )
@@ -79,17 +79,17 @@ def test_a_server_without_the_manager_says_nothing(manager: tuple[str, dict[str,
     url, answers = manager
     answers["/v2/customnode/installed"] = ["something else"]
 
-    assert known_index((), None, None, schema_from=url) == PackIndex()
+    assert known_index(PackSources(schema_from=url)) == PackIndex()
 
 
 def test_a_server_that_is_not_there_is_an_error() -> None:
     with pytest.raises(ServerUnreachable):
-        known_index((), None, None, schema_from="http://127.0.0.1:9")
+        known_index(PackSources(schema_from="http://127.0.0.1:9"))
 
 
 def test_a_class_map_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        known_index((str(tmp_path / "none.json"),), None, None)
+        known_index(PackSources((str(tmp_path / "none.json"),)))
 
 
 def test_the_project_file_is_the_named_one_else_the_nearest(

@@ -46,6 +46,20 @@ def test_one_sarif_log_holds_all_files(command: Command, picture: Path, tmp_path
     assert command("preflight", picture, "--sarif", "--json").exit_code == 2
 
 
+def test_a_name_that_is_no_utf8_costs_no_report(command: Command, picture: Path, tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/bad\xff.json")
+    shutil.copy(picture, odd)
+    printed = command("preflight", tmp_path, "--json")
+    log = command("preflight", tmp_path, "--sarif")
+
+    assert [Path(json.loads(line)["file"]).name for line in printed.stdout.splitlines()] == [
+        "bad\\udcff.json",
+        "picture.json",
+    ]
+    assert (printed.exit_code, log.exit_code) == (0, 0)
+    json.loads(log.stdout.encode())
+
+
 def test_a_report_for_people_says_alike_things_once(command: Command, tmp_path: Path) -> None:
     graph = {str(n): {"class_type": "OwnNode", "inputs": {}} for n in range(9)}
     file = tmp_path / "w.json"

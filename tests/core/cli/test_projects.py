@@ -70,8 +70,11 @@ def test_a_lock_of_several_files_holds_each_to_its_own_policy(
     # Neither the classes of the other file, nor its pickle.
     assert told.stderr.count("does not allow") == 1
     assert "'SaveImage'" in told.stderr
+    assert f"{strict}: the policy does not allow" in told.stderr
     assert "pickle" not in told.stderr
     strict.with_name("comfyfarm.toml").write_text("[policy]\nallow_pickle_sha256 = []\n")
     assert command(*words).exit_code == 0
     (tmp_path / "comfyfarm.toml").write_text("[policy]\nallow_pickle_sha256 = []\n")
-    assert "pickle_refused" in command(*words, "--json").stdout
+    found = json.loads(command(*words, "--json").stdout)["findings"]
+    (refused,) = (row for row in found if row["code"] == "pickle_refused")
+    assert refused["message"].startswith(f"{upscale}: upscale_models/sub/a.pth ")

@@ -412,3 +412,12 @@ async def test_models_are_unloaded_on_request(answering: Answering) -> None:
         await client.free()
 
     assert seen == [{"unload_models": True, "free_memory": True}]
+
+
+async def test_an_answer_without_end_is_refused(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, url = serving()
+    async with ComfyClient(url) as client:
+        assert len(await client.object_info()) > 100_000
+        monkeypatch.setattr("comfyfarm.comfy.http.LIMIT_BYTES", 100_000)
+        with pytest.raises(ServerUnreachable, match="an answer of more than 100000 bytes"):
+            await client.object_info()

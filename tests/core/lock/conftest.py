@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.ids import NodeId
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry, collect
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, collect
 from comfyfarm.workflow.references.find import Kind, Reference, References
 
 

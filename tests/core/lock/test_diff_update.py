@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from comfyfarm.errors import NamesMissing
+from comfyfarm.lock.catalogue import Catalogue
 from comfyfarm.lock.diff import diff
-from comfyfarm.lock.listing import Catalogue
 from comfyfarm.lock.lockfile import Lock, LockedModel, LockedPack, LockedRepo, Missing
 from comfyfarm.lock.resolve import Unresolved
 from comfyfarm.lock.update import update_lock

@@ -20,7 +20,11 @@ def read(raw: Any) -> tuple[InstalledPack, ...]:
 def test_a_snapshot_has_commits_of_clones_and_releases_of_the_registrys() -> None:
     raw = {
         "comfyui": "b" * 40,
-        "git_custom_nodes": {URL + ".git": {"hash": A, "disabled": False}, "no address": {"hash": A}},
+        "git_custom_nodes": {
+            URL + ".git": {"hash": A, "disabled": False},
+            "no address": {"hash": A},
+            "https://github.com/a/off": {"hash": A, "disabled": True},
+        },
         "cnr_custom_nodes": {"comfyui-two": "1.2.3"},
         "file_custom_nodes": [],
         "pips": {},

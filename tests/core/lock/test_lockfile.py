@@ -156,7 +156,7 @@ MODELS = st.builds(
 )
 LOCKS = st.builds(
     Lock,
-    models=st.lists(MODELS, max_size=5, unique_by=lambda item: item.key).map(tuple),
+    models=st.lists(MODELS, max_size=5, unique_by=lambda item: (item.folder, item.path)).map(tuple),
     comfyui=st.none() | TEXT,
 )
 
@@ -165,7 +165,9 @@ LOCKS = st.builds(
 def test_what_is_written_is_read_back_the_same(lock: Lock) -> None:
     again = read_lock(write_lock(lock), name="x")
 
-    assert sorted(again.models, key=lambda m: m.key) == sorted(lock.models, key=lambda m: m.key)
+    assert sorted(again.models, key=lambda m: (m.folder, m.path)) == sorted(
+        lock.models, key=lambda m: (m.folder, m.path)
+    )
     assert again.comfyui == lock.comfyui
     assert write_lock(again) == write_lock(lock)
     assert again.digest == lock.digest

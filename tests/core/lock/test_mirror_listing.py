@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from comfyfarm.lock.listing import Catalogue
+from comfyfarm.lock.catalogue import Catalogue
 from comfyfarm.lock.mirror_listing import catalogue_of_mirror, is_mirror
 
 A, B = "aa" * 32, "bb" * 32

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.lock.lockfile import Lock, LockedModel, LockedPack, Missing
-from comfyfarm.plan.host_plan import HostFacts, HostPlan, plan_host, shown
+from comfyfarm.plan.host_plan import HostFacts, HostPlan, bytes_text, plan_host
 from comfyfarm.plan.vram import ALLOWANCE_BYTES, estimate_vram, weight_bytes
 
 GIB = 1 << 30
@@ -190,7 +190,7 @@ def test_content_that_is_in_place_under_one_name_is_fetched_for_another() -> Non
      (3 << 29, "1.50 GiB")],
 )  # fmt: skip
 def test_small_sizes_are_not_rounded_to_nothing(size: int, said: str) -> None:
-    assert shown(size) == said
+    assert bytes_text(size) == said
 
 
 def test_no_remedy_names_a_command_that_is_not_there() -> None:

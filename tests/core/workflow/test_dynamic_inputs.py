@@ -209,9 +209,7 @@ def test_what_the_editor_draws_is_known(schema: NodeSchema) -> None:
         "color": (True, 0),
     }
     assert made["text"].force_input
-    assert made["raw"].raw_link
     assert made["prompt"].dynamic_prompts
-    assert made["color"].socketless
 
 
 @pytest.mark.parametrize(

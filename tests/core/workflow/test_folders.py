@@ -7,8 +7,8 @@ from importlib import resources
 
 import pytest
 
-from comfyfarm.workflow.file_input import FileInput, Role
-from comfyfarm.workflow.folders import FolderMap, approx_vae, modern
+from comfyfarm.workflow.folders import FolderMap, approx_vae, implicit_names, modern, places_on_disk
+from comfyfarm.workflow.model_input import ModelInput, Role
 
 SHIPPED = FolderMap.shipped()
 PACKS = json.loads(resources.files("comfyfarm.workflow").joinpath("pack_folders.json").read_bytes())
@@ -48,16 +48,16 @@ def test_common_loaders_of_packs_have_a_folder(class_type: str, name: str, folde
 
 def test_every_row_of_the_tables_can_be_read() -> None:
     for class_type, inputs in PACKS["files"].items():
-        for name, given in SHIPPED.inputs(class_type).items():
-            assert isinstance(given, FileInput)
+        for name, given in SHIPPED.of(class_type).inputs.items():
+            assert isinstance(given, ModelInput)
             has_folder = given.role in {Role.FILE, Role.DIRECTORY, Role.EDITOR}
             assert bool(given.folders) == has_folder, f"{class_type}.{name}"
             assert all(re.fullmatch(r"[\w-]+", folder) for folder in given.folders)
         assert inputs
-    for class_type in PACKS["slots"]:
-        assert SHIPPED.slots(class_type) != SHIPPED.slots("Other")
+    for class_type in PACKS["counted_inputs"]:
+        assert SHIPPED.of(class_type).counted != SHIPPED.of("Other").counted
     for class_type in PACKS["texts"]:
-        assert SHIPPED.texts(class_type)
+        assert SHIPPED.of(class_type).texts
 
 
 def test_the_tables_name_no_model_file() -> None:
@@ -67,22 +67,22 @@ def test_the_tables_name_no_model_file() -> None:
 
 def test_a_short_form_that_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no input of a loader"):
-        FileInput.read("loras@x", {})
+        ModelInput.read("loras@x", {})
 
 
 @pytest.mark.parametrize(
     ("text", "given"),
     [
-        ("loras@3", FileInput(Role.FILE, ("loras",), 3)),
-        ("vae@9+3", FileInput(Role.FILE, ("vae",), 9, 3)),
-        ("~loras", FileInput(Role.EDITOR, ("loras",))),
-        ("unet|vae", FileInput(Role.FILE, ("diffusion_models", "vae", "unet"))),
-        ("hub@1", FileInput(Role.HUB, (), 1)),
-        ("diffusers/", FileInput(Role.DIRECTORY, ("diffusers",))),
+        ("loras@3", ModelInput(Role.FILE, ("loras",), 3)),
+        ("vae@9+3", ModelInput(Role.FILE, ("vae",), 9, 3)),
+        ("~loras", ModelInput(Role.EDITOR, ("loras",))),
+        ("unet|vae", ModelInput(Role.FILE, ("diffusion_models", "vae", "unet"))),
+        ("hub@1", ModelInput(Role.HUB, (), 1)),
+        ("diffusers/", ModelInput(Role.DIRECTORY, ("diffusers",))),
     ],
 )
-def test_the_short_form_of_a_loaders_input(text: str, given: FileInput) -> None:
-    assert FileInput.read(text, {"unet": "diffusion_models"}) == given
+def test_the_short_form_of_a_loaders_input(text: str, given: ModelInput) -> None:
+    assert ModelInput.read(text, {"unet": "diffusion_models"}) == given
 
 
 @pytest.mark.parametrize(
@@ -117,3 +117,16 @@ def test_a_map_goes_from_process_to_process() -> None:
         "diffusion_models",
         "unet",
     )
+
+
+def test_keys_that_packs_register_lie_below_another_folder() -> None:
+    assert places_on_disk("ultralytics_bbox") == (("ultralytics", "bbox/"),)
+    assert places_on_disk("mmdets_segm") == (("mmdets", "segm/"),)
+    assert places_on_disk("loras") == ()
+
+
+def test_what_classes_load_by_themselves_is_known_by_name() -> None:
+    assert implicit_names("InsightFaceLoader") == ("buffalo_l",)
+    assert implicit_names("KSampler") == ()
+    assert SHIPPED.of("InsightFaceLoader").is_implicit
+    assert not SHIPPED.of("KSampler").is_implicit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.checks.choices import Suggestions
+from comfyfarm.workflow.checks.likeness import Suggestions
 from comfyfarm.workflow.node import make_node
 from comfyfarm.workflow.preflight import preflight
 from comfyfarm.workflow.schema import NodeSchema

@@ -10,7 +10,7 @@ from comfyfarm.workflow.folders import FolderMap
 from comfyfarm.workflow.input_spec import make_spec
 from comfyfarm.workflow.probe import probe
 from comfyfarm.workflow.references.find import find_references
-from comfyfarm.workflow.schema import NodeSchema, is_file_input
+from comfyfarm.workflow.schema import NodeSchema, names_a_file
 
 LISTS = {
     "checkpoints": ["a.safetensors", "sub\\b.safetensors"],
@@ -99,12 +99,12 @@ def test_a_schema_with_a_probed_map_places_what_the_shipped_one_cannot() -> None
     assert [u.name for u in find_references([node], schema).unclassified] == ["s.safetensors"]
     assert [r.folder for r in find_references([node], probed).references] == ["secret_models"]
     spec = make_spec("model", raw["Own"]["input"]["required"]["model"], required=True)
-    assert not is_file_input("Own", "model", spec)
-    assert is_file_input("Own", "model", spec, folders=probed.folders)
+    assert not names_a_file("Own", "model", spec)
+    assert names_a_file("Own", "model", spec, folders=probed.folders)
     assert schema.sha256 == probed.sha256  # lists of files do not count
 
 
 def test_odd_answers_tell_nothing() -> None:
     found = probe({"A": None, "B": {"input": 3}, "C": {"input": {"required": {"x": 1, "y": []}}}}, LISTS)
 
-    assert found.inputs("C") == {}
+    assert found.of("C").inputs == {}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from comfyfarm.lock.listing import Catalogue, CatalogueEntry, collect
+from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, collect
 from comfyfarm.lock.lockfile import Lock
-from comfyfarm.lock.resolve import Unresolved, make_lock
-from comfyfarm.workflow.probe import probe
+from comfyfarm.lock.pins import make_lock
+from comfyfarm.lock.resolve import Unresolved
 from comfyfarm.workflow.references.find import References
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -262,7 +262,7 @@ def test_e18_the_word_must_begin_with_the_token_and_any_text_counts(look: Look) 
 
 def test_e19_an_embedding_that_is_not_there_is_an_error(look: Look, schema: NodeSchema) -> None:
     graph = one("CLIPTextEncode", text="embedding:sub/foo embedding:missing")
-    asked = schema.with_folders(probe({}, {"embeddings": ["sub/foo.pt"]}))
+    asked = schema.with_folders(schema.folders, embeddings=["sub/foo.pt"])
     seen = look(graph, schema=asked)
 
     assert seen.models == ["1.text embeddings/sub/foo embedding", "1.text embeddings/missing embedding"]

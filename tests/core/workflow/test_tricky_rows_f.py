@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from comfyfarm.workflow.file_node import Editor
 from comfyfarm.workflow.packs.index import PackIndex, grouped, unique_repos
 from comfyfarm.workflow.preflight import PackRules
 from comfyfarm.workflow.schema import NodeSchema
-from comfyfarm.workflow.ui.convert import Editor, convert
+from comfyfarm.workflow.ui.convert import convert
 
 Look = Callable[..., Any]
 Odd = Callable[[str], dict[str, Any]]

@@ -520,3 +520,15 @@ def test_an_input_file_that_a_server_does_not_have_is_told(live: NodeSchema, sch
     assert codes("nope.png", live) == [("missing_asset", "warning")]
     assert codes("folder/nope.png", live) == []
     assert codes("nope.png", schema) == []
+
+
+def test_an_empty_list_of_a_server_says_that_there_is_no_file() -> None:
+    made = {"input": {"required": {"unet_name": [[], {}]}}, "output": [], "output_node": True}
+    server = NodeSchema.from_object_info({"UNETLoader": made}, name="http://h", live=True)
+    graph = {"1": {"class_type": "UNETLoader", "inputs": {"unet_name": "x.safetensors"}}}
+
+    (found,) = check(Workflow.from_api(graph, name="w"), server, check_files=True)
+
+    assert (found.code, found.severity) == ("not_in_list", "error")
+    assert found.message == "http://h has no 'x.safetensors': it offers no file here at all"
+    assert found.remedy == "put the file into the folder diffusion_models"

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from comfyfarm.workflow.checks.check import check
-from comfyfarm.workflow.checks.choices import is_model_file, nearest, texts
+from comfyfarm.workflow.checks.likeness import nearest
 from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.model_files import is_model_file
+from comfyfarm.workflow.node import texts_in
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import shown
 
@@ -167,8 +169,8 @@ def test_texts_inside_values_are_found_without_recursion() -> None:
     for _ in range(5000):
         deep = (deep,)
 
-    assert [*texts(deep)] == ["end"]
-    assert [*texts({"a": ("b", 1, None, {"c": "d"}), "e": True})] == ["a", "e", "b", "c", "d"]
+    assert [*texts_in(deep)] == ["end"]
+    assert [*texts_in({"a": ("b", 1, None, {"c": "d"}), "e": True}, keys=True)] == ["a", "e", "b", "c", "d"]
 
 
 def test_names_of_model_files_are_told_by_their_end() -> None:
@@ -184,3 +186,7 @@ def test_of_very_many_options_those_of_the_same_beginning_are_compared() -> None
     assert "model_77.safetensors" in nearest("Model_77.safetensors", many)
     assert nearest("other", many) == ()
     assert nearest("sub\\model_9.safetensors", many) == ("model_9.safetensors",)
+
+
+def test_a_password_is_not_shown_however_far_its_end_is() -> None:
+    assert "hunter2" not in shown("https://me:hunter2" + "x" * 200 + "@host/a.safetensors")

@@ -108,3 +108,10 @@ def test_other_files_are_never_refused(name: str) -> None:
 def test_a_hash_has_to_be_one() -> None:
     with pytest.raises(ValidationError):
         Policy(allow_pickle_sha256=("abc",))
+
+
+def test_nodes_that_no_server_runs_need_no_leave(packs: Any, schema: NodeSchema) -> None:
+    nodes = [packs.node(name) for name in ("Note", "SetNode", "Label (rgthree)")]
+
+    assert judged(packs, schema, *nodes, allow_classes=()) == []
+    assert judged(packs, schema, packs.node("Anything Everywhere"), allow_classes=()) != []

@@ -171,7 +171,7 @@ def test_a_broken_graph_beside_a_good_one_is_a_warning(broken: str, form: str) -
 def test_two_broken_graphs_are_refused() -> None:
     with pytest.raises(Refused) as caught:
         read(picture(("prompt", '{"1":'), ("workflow", '{"nodes":')), name="p")
-    assert [finding.code for finding in caught.value.findings] == ["embedded", "bad_json", "bad_json"]
+    assert [finding.code for finding in caught.value.findings] == ["bad_json", "bad_json"]
 
 
 def test_flaws_of_the_graph_that_only_hints_are_warnings() -> None:

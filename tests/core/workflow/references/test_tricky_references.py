@@ -37,8 +37,8 @@ def brief(found: tuple[Reference, ...]) -> list[tuple[str | None, str | None, st
     return [(r.input, r.folder, r.path) for r in found if r.active]
 
 
-def told(schema: NodeSchema, *nodes: FileNode, **more: Any) -> list[Finding]:
-    return [*reference_findings(nodes, find_references(nodes, schema), schema, **more)]
+def told(schema: NodeSchema, *nodes: FileNode) -> list[Finding]:
+    return [*reference_findings(nodes, find_references(nodes, schema), schema)]
 
 
 def codes(found: list[Finding]) -> dict[str, Severity]:
@@ -309,7 +309,7 @@ def test_e18_text_is_scanned_where_it_stands_not_where_it_is_encoded(schema: Nod
 
 def test_e19_a_missing_embedding_is_an_error_once_the_server_has_been_asked(schema: NodeSchema) -> None:
     text = node("CLIPTextEncode", {"text": "embedding:sub/foo embedding:missing"})
-    found = told(schema, text, embeddings=["sub\\foo.pt"])
+    found = told(schema.with_folders(schema.folders, embeddings=["sub\\foo.pt"]), text)
 
     assert codes(found) == {"missing_embedding": Severity.ERROR}
     assert [finding.message.split("'")[1] for finding in found] == ["missing"]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from comfyfarm.workflow.file_node import Editor
 from comfyfarm.workflow.schema import NodeSchema
-from comfyfarm.workflow.ui.convert import Converted, Editor, convert
+from comfyfarm.workflow.ui.convert import Converted, convert
 
 DATA = Path(__file__).parents[3] / "data"
 ROOT = DATA.parents[1]
@@ -47,9 +48,26 @@ def tricky() -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def real_files() -> dict[str, Any]:
-    """Real UI files with the references that a person found in them."""
-    found: dict[str, Any] = _packed("ui/files.json.gz")
+    """Real UI files with the references that a person found in them, of packages and of `data/workflows`."""
+    truths = (json.loads(path.read_bytes()) for path in (DATA / "workflows").glob("*.truth.json"))
+    pairs = ((truth, _true_file(truth)) for truth in truths if truth["format"] == "ui")
+    found = {truth["id"]: {"tree": tree, "truth": truth} for truth, tree in pairs if tree is not None}
+    assert len(found) >= 4
     return found
+
+
+def _true_file(truth: dict[str, Any]) -> Any:
+    """The file that a truth speaks of; None of a wheel that is not there."""
+    if truth["source"].startswith("pypi:comfyui-workflow-templates"):
+        folder = files("comfyui_workflow_templates_json") / "templates"
+        return json.loads((folder / Path(truth["path"]).name).read_bytes())
+    if not truth["source"].startswith("pypi:"):
+        return json.loads((DATA / "workflows" / Path(truth["file"]).name).read_bytes())
+    wheel = next((ROOT / ".venv" / "data").glob("comfyui_subgraph_blueprints-0.0.13-*.whl"), None)
+    if wheel is None:
+        return None
+    with zipfile.ZipFile(wheel) as archive:
+        return json.loads(archive.read(truth["path"]))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Look for no garbage meanwhile: graphs have no cycles, and the search takes as long as the reading.
 
     Inside of another one it changes nothing.

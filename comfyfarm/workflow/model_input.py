@@ -5,7 +5,7 @@ widget for the first number and every third from there; `a|b` is one of several 
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -32,7 +32,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FileInput:
+class ModelInput:
     """One input that names a model."""
 
     role: Role
@@ -44,7 +44,7 @@ class FileInput:
     """Widgets between two of a numbered input."""
 
     @classmethod
-    def read(cls, text: str, legacy: Mapping[str, str]) -> "FileInput":
+    def read(cls, text: str, legacy: Mapping[str, str]) -> "ModelInput":
         """From the short form. `legacy` gives the key of today for an old one."""
         match = _SHORT.fullmatch(text)
         if match is None:
@@ -60,33 +60,51 @@ class FileInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class Where:
+    """An input of the node that says which of the numbered ones count."""
+
+    input: str
+    place: int | None = None
+    """Its index among the node's widgets, counted from 0; of the first when there are several."""
+    step: int = 0
+    """Widgets between two of a numbered input."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedInputs:
     """Which of a node's numbered inputs count; the others keep what was once chosen in them."""
 
-    count: tuple[str, int | None] | None = None
-    """Input and widget index of how many count."""
-    on: tuple[str, int | None] | None = None
-    """Input and widget index of whether any counts."""
-    switch: tuple[str, int, int] | None = None
-    """Input, first widget index and step of a switch for each."""
-    unless_batch: tuple[str, int | None] | None = None
-    """Input and widget index of a mode; none counts when it says `Batch`."""
+    count: Where | None = None
+    """How many count."""
+    on: Where | None = None
+    """Whether any counts."""
+    switch: Where | None = None
+    """A switch for each; `#` in its name is the number."""
+    unless_batch: Where | None = None
+    """A mode; none counts when it says `Batch`."""
 
     @classmethod
-    def read(cls, raw: Mapping[str, Sequence[Any]]) -> "Slots":
+    def read(cls, raw: Mapping[str, Mapping[str, Any]]) -> "CountedInputs":
         """From the table's form."""
-        return cls(**{key: tuple(value) for key, value in raw.items()})
+        return cls(**{key: Where(**value) for key, value in raw.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLoads:
     """All that a map of folders knows of one class."""
 
-    inputs: Mapping[str, FileInput]
+    inputs: Mapping[str, ModelInput]
+    """The inputs that name models, in the order of its widgets; `#` is a number."""
     texts: Mapping[str, tuple[int, ...]]
-    slots: Slots
-    implicit: tuple[str | None] | None
+    """Its prompts, with their indices among its widgets in one version or another."""
+    counted: CountedInputs
+    """Which of its numbered inputs count."""
+    is_implicit: bool
+    """Whether it loads models without naming them."""
+    implicit_folder: str | None
+    """The folder of those, where it is known."""
     shows: bool
+    """Whether it only shows text to people, such as a note."""
 
     def fetches_default(self, given: Collection[str]) -> bool:
         """Whether a node with these inputs fetches a model without saying which of several."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from comfyfarm.workflow.collection import no_collection
+from comfyfarm.workflow.gc_pause import gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -16,20 +16,20 @@ def collecting() -> Iterator[None]:
 
 
 def test_it_is_off_inside_and_on_again_afterwards() -> None:
-    with no_collection():
+    with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_an_error_turns_it_on_again() -> None:
-    with pytest.raises(ValueError, match="inside"), no_collection():
+    with pytest.raises(ValueError, match="inside"), gc_paused():
         raise ValueError("inside")
     assert gc.isenabled()
 
 
 def test_one_inside_of_another_changes_nothing() -> None:
-    with no_collection():
-        with no_collection():
+    with gc_paused():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -37,6 +37,6 @@ def test_one_inside_of_another_changes_nothing() -> None:
 
 def test_what_was_off_stays_off() -> None:
     gc.disable()
-    with no_collection():
+    with gc_paused():
         pass
     assert not gc.isenabled()

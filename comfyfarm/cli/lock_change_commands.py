@@ -9,16 +9,15 @@ import click
 
 from comfyfarm.addresses import is_address, mask
 from comfyfarm.cli.catalogues import open_catalogue
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import counted, ends_with_exit_code, say, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.lock_verify_command import wants_of
 from comfyfarm.cli.model_bytes import source_opener
 from comfyfarm.cli.whole_file import whole_file
-from comfyfarm.cli.words import counted
 from comfyfarm.errors import UsageError
+from comfyfarm.lock.catalogue import merge
 from comfyfarm.lock.diff import Change, diff
 from comfyfarm.lock.headers import with_headers
-from comfyfarm.lock.listing import merge
 from comfyfarm.lock.lockfile import Lock, write_lock
 from comfyfarm.lock.update import update_lock
 
@@ -80,8 +79,7 @@ def _updated(before: Lock, names: Sequence[str], catalogues: Sequence[str]) -> L
     catalogue = merge([open_catalogue(one, wants=wants_of(before)) for one in catalogues])
     after = update_lock(before, catalogue, names=names)
     after, bad = with_headers(after, source_opener(catalogues))
-    for finding in bad:
-        say(f"warning: {finding.code}: {finding}")
+    say_findings(bad)
     return after
 
 

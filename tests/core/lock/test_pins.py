@@ -7,11 +7,12 @@ import pytest
 
 from comfyfarm.errors import NamesMissing
 from comfyfarm.ids import NodeId
+from comfyfarm.lock.catalogue import Catalogue, LooseFile
 from comfyfarm.lock.hints import Hint, hints_of
-from comfyfarm.lock.listing import Catalogue, LooseFile
 from comfyfarm.lock.lockfile import Lock, LockedRepo
 from comfyfarm.lock.match import wanted
-from comfyfarm.lock.resolve import Unresolved, make_lock, needs_of, pin
+from comfyfarm.lock.pins import make_lock, needs_of, pin
+from comfyfarm.lock.resolve import Unresolved
 from comfyfarm.workflow.file_node import FileNode, ModelHint
 from comfyfarm.workflow.findings import Finding
 from comfyfarm.workflow.references.find import Kind, References, Unclassified
@@ -327,7 +328,7 @@ def test_a_key_of_a_pack_is_found_where_its_folder_lies(
     needs = sample.references(sample.reference(folder, name))
     lock = make_lock(needs, sample.catalogue(entry))
 
-    assert [model.key for model in lock.models] == [entry.key]
+    assert [model.modern_key for model in lock.models] == [entry.key]
     assert pin(needs, lock) == lock.models
 
 
@@ -362,7 +363,7 @@ def test_one_base_name_in_several_folders_is_several_entries(sample: Any) -> Non
     catalogue = sample.catalogue(*(sample.entry(*place, content=str(place)) for place in places))
     lock = make_lock(sample.references(*(sample.reference(*place) for place in places)), catalogue)
 
-    assert {model.key: model.sha256 for model in lock.models} == {
+    assert {model.modern_key: model.sha256 for model in lock.models} == {
         place: sample.sha(str(place)) for place in places
     }
 
@@ -437,7 +438,7 @@ def test_a_mirrors_bare_name_is_taken_with_a_warning(sample: Any) -> None:
     warnings: list[Finding] = []
     (model,) = make_lock(needs, Catalogue(loose=(loose("a"),)), warnings=warnings).models
 
-    assert (model.key, model.sha256, model.sources) == (("vae", "sub/x.pt"), sample.sha("a"), ("m",))
+    assert (model.modern_key, model.sha256, model.sources) == (("vae", "sub/x.pt"), sample.sha("a"), ("m",))
     assert [found.code for found in warnings] == ["matched_by_basename"]
     with pytest.raises(Unresolved, match="ambiguous_hash"):
         make_lock(needs, Catalogue(loose=(loose("a"), loose("b"))))

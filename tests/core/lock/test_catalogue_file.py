@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comfyfarm.errors import CatalogueError
-from comfyfarm.lock.catalogue import merge, read_catalogue
+from comfyfarm.lock.catalogue import Catalogue, merge
+from comfyfarm.lock.catalogue_file import catalogue_of, parse_document
 
 SHA = "ab" * 32
 ROW: dict[str, Any] = {
@@ -22,6 +23,10 @@ ROW: dict[str, Any] = {
 TOML = (
     f'[[models]]\nfolder = "vae"\npath = "ae.safetensors"\nsha256 = "{SHA}"\nsize = 3\nsources = ["x", "y"]\n'
 )
+
+
+def read_catalogue(data: bytes, *, name: str) -> Catalogue:
+    return catalogue_of(parse_document(data, name=name), name=name)
 
 
 @pytest.mark.parametrize(
