@@ -91,8 +91,7 @@ def other_packages() -> Callable[[str], Iterator[tuple[str, Any]]]:
 
     def trees(wheel: str) -> Iterator[tuple[str, Any]]:
         path = next((ROOT / ".venv" / "data").glob(f"{wheel}-*.whl"), None)
-        if path is None:
-            pytest.skip(f"no wheel of {wheel}: `make` fetches it")
+        assert path is not None, f"no wheel of {wheel}: `make setup` fetches it"
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if name.endswith(".json"):
