@@ -19,6 +19,7 @@ from comfyfarm.lock.catalogue import merge
 from comfyfarm.lock.diff import Change, diff
 from comfyfarm.lock.headers import with_headers
 from comfyfarm.lock.lockfile import Lock, write_lock
+from comfyfarm.lock.source_secrets import secret_findings
 from comfyfarm.lock.update import update_lock
 
 
@@ -79,7 +80,7 @@ def _updated(before: Lock, names: Sequence[str], catalogues: Sequence[str]) -> L
     catalogue = merge([open_catalogue(one, wants=wants_of(before)) for one in catalogues])
     after = update_lock(before, catalogue, names=names)
     after, bad = with_headers(after, source_opener(catalogues))
-    say_findings(bad)
+    say_findings([*bad, *secret_findings(after)])
     return after
 
 

@@ -41,6 +41,7 @@ from comfyfarm.lock.locked_packs import locked_packs
 from comfyfarm.lock.lockfile import Lock, read_lock, write_lock
 from comfyfarm.lock.match import wanted
 from comfyfarm.lock.pins import make_lock, needs_of
+from comfyfarm.lock.source_secrets import secret_findings
 from comfyfarm.workflow.findings import Finding, Refused, has_errors
 from comfyfarm.workflow.packs.index import merged
 from comfyfarm.workflow.schema import NodeSchema
@@ -237,6 +238,8 @@ def _made(
     )
     lock, bad = with_headers(lock, source_opener(asked.catalogues))
     notes.extend(bad)
+    notes.extend(secret_findings(lock))
+    notes.extend(finding for one in found for finding in one.imported.findings)
     return lock
 
 

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from comfyfarm.addresses import expanded
 from comfyfarm.cli.catalogues import Found
 from comfyfarm.errors import UsageError
+from comfyfarm.lock.regular_file import read_regular
 from comfyfarm.workflow.findings import Finding
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex
 from comfyfarm.workflow.packs.pack import Pack
@@ -34,6 +35,7 @@ _PLATFORM = re.compile(
     r"|wasm32-[a-z0-9_-]+|arm64-apple-[a-z]+(?:-[a-z]+)?"
 )
 """Names of platforms as uv has them; one that has this form and is none uv refuses itself."""
+_VERSION_LIMIT_BYTES = 1024 * 1024
 _VERSION = re.compile(r"""^__version__\s*=\s*["']([^"']{1,60})["']""", re.MULTILINE)
 
 
@@ -123,7 +125,7 @@ def comfyui_version(
 def _checkout_version(folder: Path) -> str:
     file = folder / "comfyui_version.py"
     try:
-        found = _VERSION.search(file.read_text("utf-8"))
+        found = _VERSION.search(read_regular(file, limit_bytes=_VERSION_LIMIT_BYTES).decode())
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"{file}: cannot be read; name a checkout of ComfyUI with --comfyui") from exc
     if found is None:

@@ -58,8 +58,8 @@ def command(
     ComfyUI wrote. A DIR is searched, with all folders in it, for .json files and for such media; media
     without a graph are passed over.
 
-    Exit status: 1 on any error in a file, 2 when a call or comfyfarm.toml is wrong, 3 when an address or
-    the server of --schema-from does not answer.
+    Exit status: 1 on any error in a file, 2 when a call or comfyfarm.toml is wrong or a DIR holds nothing
+    of that kind, 3 when an address or the server of --schema-from does not answer, or answers anything else.
     """
     if as_json and as_sarif:
         raise UsageError("--json and --sarif exclude each other")
@@ -80,6 +80,8 @@ def command(
         elif not as_sarif:
             print_report(report)
         reports.append(report)
+    if not reports:  # a wrong path in CI must not pass
+        raise UsageError("no file with a graph is in what was named; name another folder")
     if as_sarif:
         click.echo(json.dumps(to_sarif(reports), ensure_ascii=False, indent=2))
     sys.exit(1 if any(report.has_errors for report in reports) else 0)

@@ -9,7 +9,8 @@ import click
 
 from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cli.pack_options import check_web_address
-from comfyfarm.errors import UsageError
+from comfyfarm.errors import ProtocolError, UsageError
+from comfyfarm.workflow.findings import Refused
 from comfyfarm.workflow.schema import NodeSchema
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -35,6 +36,7 @@ def load_schema(schema: str | None, schema_from: str | None) -> NodeSchema:
 
     Raises:
         InputError: the file is none that a server answers.
+        ProtocolError: the server answers something else.
         UsageError: both are given, or the server's address is none.
     """
     if schema is not None and schema_from is not None:
@@ -58,9 +60,11 @@ async def _ask(url: str) -> NodeSchema:
         listings = await _listings(client)
     try:
         classes = json.loads(data)
-    except (ValueError, RecursionError):
-        return NodeSchema.from_object_info(data, name=mask(url), live=True)  # it says what is wrong
-    found = NodeSchema.from_object_info(classes, name=mask(url), live=True)
+        found = NodeSchema.from_object_info(classes, name=mask(url), live=True)
+    except (ValueError, RecursionError) as exc:
+        raise ProtocolError(mask(url), "no JSON to /object_info") from exc
+    except Refused as exc:  # no fault of the workflow
+        raise ProtocolError(mask(url), exc.findings[0].message) from exc
     return found.with_folders(probe(classes, listings), embeddings=listings.get("embeddings"))
 
 

@@ -1,10 +1,9 @@
 """The workflow files that a command was given: opened by name, folders looked through."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from comfyfarm.addresses import is_address, read_bytes
-from comfyfarm.cli.edge import say
+from comfyfarm.errors import UsageError
 from comfyfarm.workflow.carriers import SUFFIXES
 
 LIMIT_BYTES = 1 << 30
@@ -21,16 +20,22 @@ def read_file(name: str) -> bytes:
     return read_bytes(name, limit_bytes=LIMIT_BYTES)
 
 
-def listed(names: tuple[str, ...]) -> Iterator[str]:
-    """The names, with folders replaced by the workflow and media files in them, in order of their paths."""
-    for name in names:
-        if is_address(name) or not Path(name).is_dir():
-            yield name
-            continue
-        found = sorted(str(path) for path in Path(name).rglob("*") if _may_hold(path))
-        if not found:
-            say(f"{name}: no .json file in it, and no picture, video or sound")
-        yield from found
+def listed(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, with folders replaced by the workflow and media files in them, in order of their paths.
+
+    Raises:
+        UsageError: there is nothing in a folder, so that another may be meant.
+    """
+    return tuple(found for name in names for found in _inside(name))
+
+
+def _inside(name: str) -> list[str]:
+    if is_address(name) or not Path(name).is_dir():
+        return [name]
+    found = sorted(str(path) for path in Path(name).rglob("*") if _may_hold(path))
+    if not found:
+        raise UsageError(f"{name}: no .json file in it, and no picture, video or sound; name another folder")
+    return found
 
 
 def is_media(name: str) -> bool:

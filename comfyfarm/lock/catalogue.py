@@ -4,9 +4,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, NonNegativeInt
 
 from comfyfarm.ids import Sha256
 from comfyfarm.lock.lockfile import LockedRepo
@@ -17,6 +17,10 @@ from comfyfarm.workflow.model_files import WEIGHTS
 Key = TypeVar("Key")
 
 
+def _lowered(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
 class CatalogueEntry(BaseModel):
     """One file of a catalogue."""
 
@@ -24,7 +28,8 @@ class CatalogueEntry(BaseModel):
 
     folder: SafeFolder
     path: SafePath
-    sha256: Sha256
+    sha256: Annotated[Sha256, BeforeValidator(_lowered)]
+    """Read in capitals, too, as Windows writes it."""
     size: NonNegativeInt
     """In bytes."""
     sources: tuple[str, ...] = ()

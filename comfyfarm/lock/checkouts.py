@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from comfyfarm.errors import UsageError
 from comfyfarm.lock.git_files import GitFolder, find_git
+from comfyfarm.lock.regular_file import read_regular
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex, unique_repos
 from comfyfarm.workflow.packs.urls import repo_url
 from comfyfarm.workflow.packs.versions import VersionKind, classify, plain
@@ -74,8 +75,8 @@ def read_pack(folder: Path) -> InstalledPack:
 def read_pyproject(folder: Path) -> Mapping[str, Any]:
     """The `[project]` table of a pack; empty when there is none that can be read."""
     try:
-        with (folder / "pyproject.toml").open("rb") as file:
-            raw = tomllib.loads(file.read(_LIMIT_BYTES).decode("utf-8-sig"))
+        data = read_regular(folder / "pyproject.toml", limit_bytes=_LIMIT_BYTES)
+        raw = tomllib.loads(data.decode("utf-8-sig"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as exc:

@@ -1,10 +1,15 @@
 """A checkout's address and HEAD, read from git's own files."""
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from comfyfarm.lock.regular_file import has_special, read_regular
+
+logger = logging.getLogger(__name__)
 
 _LIMIT_BYTES: Final = 16 * 1024 * 1024
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -62,7 +67,10 @@ class GitFolder:
 
 
 def find_git(folder: Path) -> GitFolder | None:
-    """Git's folder of a checkout: `.git`, or where that file points (a worktree or submodule)."""
+    """Git's folder of a checkout: `.git`, or where that file points (a worktree or submodule).
+
+    None as well where a FIFO or a device lies in it, at which git itself would wait.
+    """
     own = folder / ".git"
     if own.is_file():
         target = _read(own).strip().removeprefix("gitdir:").strip()
@@ -72,12 +80,15 @@ def find_git(folder: Path) -> GitFolder | None:
     if not (own / "HEAD").is_file():
         return None
     common = _read(own / "commondir").strip()
-    return GitFolder(own, own / common if common else own)
+    found = GitFolder(own, own / common if common else own)
+    if has_special(found.own) or has_special(found.common):
+        logger.warning("%s: a FIFO or device lies among git's files; it is not read as a checkout", folder)
+        return None
+    return found
 
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(_LIMIT_BYTES).decode("utf-8", "replace")
+        return read_regular(path, limit_bytes=_LIMIT_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from comfyfarm.clock import Clock, SystemClock
+from comfyfarm.errors import TryLater
 from comfyfarm.ids import Sha256
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,8 @@ class HashStore:
         """Hash and size of what the file holds.
 
         Raises:
-            OSError: it cannot be read, or changes all the time.
+            OSError: it cannot be read.
+            TryLater: it changes all the time.
         """
         meter = meter or Meter(None, 0)
         for _ in range(_TRIES):
@@ -74,7 +76,7 @@ class HashStore:
             ):
                 self._keep(key, digest, stat)
                 return digest, stat.st_size
-        raise OSError(None, "is being written; wait until it is whole", str(file))
+        raise TryLater(f"{file}: is being written; wait until it is whole")
 
     def save(self) -> None:
         """Keep what was found, beside what others of the same state directory have found."""

@@ -42,7 +42,7 @@ def hints_of(nodes: Iterable[FileNode]) -> tuple[Hint, ...]:
             node.id,
             model.name.replace("\\", "/"),
             modern(model.directory) if model.directory else None,
-            model.sha256 if model.sha256 and _SHA256.match(model.sha256) else None,
+            model.sha256.lower() if model.sha256 and _SHA256.match(model.sha256.lower()) else None,
             model.url if model.url and _WEB.match(model.url) else None,
         )
         for node in nodes

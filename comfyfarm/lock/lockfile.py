@@ -161,7 +161,7 @@ def read_lock(data: bytes, *, name: str, remedy: str = _REMEDY) -> Lock:
 def _is_workflow(raw: Any) -> bool:
     if not isinstance(raw, dict):
         return False
-    if isinstance(raw.get("nodes"), list) or isinstance(raw.get("prompt"), dict):
+    if isinstance(raw.get("nodes"), list | dict) or isinstance(raw.get("prompt"), dict):
         return True
     return any(isinstance(node, dict) and "class_type" in node for node in raw.values())
 

@@ -94,6 +94,7 @@ def catalogue_from_roots(
 
     Raises:
         CatalogueError: a file cannot be read or be named in a lock.
+        TryLater: a file is being written.
     """
     store = HashStore(state_dir, clock=clock)
     try:

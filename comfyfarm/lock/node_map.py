@@ -17,6 +17,7 @@ from typing import Any, Final
 from comfyfarm.addresses import mask
 from comfyfarm.errors import CatalogueError
 from comfyfarm.workflow.packs.index import PackIndex, grouped, merged, unique_repos
+from comfyfarm.workflow.packs.name_pattern import bounded_pattern
 from comfyfarm.workflow.packs.urls import repo_url
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,6 @@ _MEMBERS = ("extension-node-map.json", "custom-node-list.json")
 _ZIP = b"PK\x03\x04"
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, EOFError, OSError, ValueError)
 """All that `zipfile` raises on archives that are damaged, encrypted, or made by someone ill-meaning."""
-_MOST_PATTERN = 300
 _REMEDY = "give ComfyUI-Manager's extension-node-map.json, its custom-node-list.json, or the wheel with both"
 
 
@@ -108,13 +108,12 @@ def _texts(raw: Any) -> Iterator[str]:
 
 
 def _pattern(raw: Any) -> re.Pattern[str] | None:
-    if not isinstance(raw, str) or not raw or len(raw) > _MOST_PATTERN:
+    if not isinstance(raw, str) or not raw:
         return None
-    try:
-        return re.compile(raw)
-    except re.error:
-        logger.warning("a class map has a pattern that is none: %.60r", raw)
-        return None
+    found = bounded_pattern(raw)
+    if found is None:
+        logger.warning("a class map has a pattern that is none, or could take long; left out: %.60r", raw)
+    return found
 
 
 def _from_list(raw: list[Any]) -> PackIndex:

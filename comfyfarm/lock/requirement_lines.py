@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from comfyfarm.lock.checkouts import show
+from comfyfarm.lock.regular_file import read_regular
 from comfyfarm.lock.requirement_text import decoded, logical_lines, shown
 from comfyfarm.workflow.findings import Finding, error, warning
 
@@ -76,8 +77,7 @@ def folder_reader(folder: Path) -> Reader:
         if not file.is_relative_to(root):
             return None
         try:
-            with file.open("rb") as opened:
-                return opened.read(LIMIT_BYTES + 1)
+            return read_regular(file, limit_bytes=LIMIT_BYTES + 1)
         except OSError:
             return None
 

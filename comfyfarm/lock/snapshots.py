@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from comfyfarm.addresses import is_address
+from comfyfarm.addresses import is_address, mask
 from comfyfarm.lock.catalogue import Catalogue, CatalogueEntry, collect
 from comfyfarm.lock.lockfile import LockedPack, Missing
 from comfyfarm.lock.paths import is_safe
+from comfyfarm.workflow.findings import Finding, warning
 from comfyfarm.workflow.packs.index import InstalledPack
 from comfyfarm.workflow.packs.urls import repo_key, repo_name, repo_url
 from comfyfarm.workflow.packs.versions import VersionKind, classify, plain
@@ -24,6 +25,11 @@ _COMMIT = re.compile(r"^[0-9a-f]{40}$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _MANAGER = {"git_custom_nodes", "cnr_custom_nodes"}
 _MODELS = "models/"
+_PIN = re.compile(r"[A-Za-z0-9][\w.-]{0,99}(?:\[[\w,.-]{1,99}\])?==[\w.+!-]{1,99}")
+_PACKAGE = re.compile(r"-{0,2}[A-Za-z][\w-]{0,30}(?=\s|=|$)")
+"""What an entry that is no pin begins with. No more of it is shown: what follows may hold a password."""
+_VERSION = re.compile(r"\d[\w.+-]{0,59}")
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class Imported(BaseModel):
     python: JsonValue = None
     comfyui: str | None = None
     """A commit of ComfyUI."""
+    findings: tuple[Finding, ...] = ()
+    """What was left out."""
 
 
 def is_snapshot(raw: Any) -> bool:
@@ -119,6 +127,7 @@ def import_snapshot(raw: Any) -> Imported:
         installed=tuple(host for pack, _ in packs.values() if (host := pack.installed) is not None),
         missing=tuple(pin for _, pin in rows if isinstance(pin, Missing)),
         python=_python(raw),
+        findings=tuple(_unpinned(raw.get("pips"))),
         comfyui=commit if _COMMIT.match(commit) else None,
     )
 
@@ -167,19 +176,37 @@ def commit_of(value: Any) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    return str(value)[:80] or "(without a name)"
+    return mask(str(value))[:80] or "(without a name)"
 
 
 def _python(raw: Mapping[str, Any]) -> JsonValue:
-    pips = raw.get("pips")
-    packages: list[JsonValue] = [*sorted(str(one) for one in pips)] if isinstance(pips, Mapping) else []
+    packages: list[JsonValue] = [*sorted(one for one in _pips(raw.get("pips")) if _PIN.fullmatch(one))]
     version = raw.get("python")
     found: dict[str, JsonValue] = {"source": "snapshot"}
-    if isinstance(version, str):
+    if isinstance(version, str) and _VERSION.fullmatch(version):
         found["version"] = version
     if packages:
         found["packages"] = packages
     return found if len(found) > 1 else None
+
+
+def _pips(raw: Any) -> Iterator[str]:
+    return (str(one).strip() for one in raw) if isinstance(raw, Mapping) else iter(())
+
+
+def _unpinned(raw: Any) -> Iterator[Finding]:
+    odd = [one for one in _pips(raw) if not _PIN.fullmatch(one)]
+    if odd:
+        named = ", ".join(dict.fromkeys(_begins(one) for one in odd[:_MOST_NAMED]))
+        more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
+        message = f"{len(odd)} entries of a snapshot's Python packages are no `name==version`, and left out"
+        remedy = "install them on the hosts as they were installed there, or pin a release of each"
+        yield warning("package_not_pinned", f"{message}: {named}{more}", remedy, field="pips")
+
+
+def _begins(entry: str) -> str:
+    found = _PACKAGE.match(entry)
+    return f"{found[0]}…" if found is not None else "(an address or path)"
 
 
 def _entries(models: Any) -> Iterator[CatalogueEntry]:
@@ -187,13 +214,17 @@ def _entries(models: Any) -> Iterator[CatalogueEntry]:
         if not isinstance(model, Mapping):
             continue
         name = str(model.get("filename") or "")
-        sha256, size = model.get("sha256"), model.get("size")
+        sha256, size = _lowered(model.get("sha256")), model.get("size")
         folder, _, path = name.replace("\\", "/").removeprefix(_MODELS).partition("/")
         if not isinstance(sha256, str) or type(size) is not int or size < 0 or not is_safe(folder, path):
             continue
         if _SHA256.match(sha256) and sha256 != hashlib.sha256(name.encode()).hexdigest():
             sources = tuple(dict.fromkeys(_sources(model.get("source"))))
             yield CatalogueEntry(folder=folder, path=path, sha256=sha256, size=size, sources=sources)
+
+
+def _lowered(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _sources(source: Any) -> Iterable[str]:

@@ -143,6 +143,8 @@ def _file(model: LockedModel, path: Path, hashes: HashStore) -> Iterator[Finding
             yield _differs(model, f"{path} has {size} bytes")
             return
         sha256, _ = hashes.of(path)
+    except TryLater as exc:
+        yield _unanswered(model, exc)
     except FileNotFoundError:
         yield _missing(model, f"{path} is not there")
     except OSError as exc:

@@ -2,21 +2,27 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.file_node import FileNode
+from comfyfarm.workflow.asset_input import AssetInput, AssetRole
+from comfyfarm.workflow.file_node import WIDGETS, FileNode
 from comfyfarm.workflow.findings import Finding, error, warning
-from comfyfarm.workflow.folders import NO_FILE
+from comfyfarm.workflow.folders import NO_FILE, FolderMap
 from comfyfarm.workflow.graph import Node, Workflow
 from comfyfarm.workflow.names import slashed
-from comfyfarm.workflow.node import is_textless
+from comfyfarm.workflow.node import Link, Value, is_textless, unwrap
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import shown
 
 _ANNOTATED = re.compile(r"^(?P<name>.+?) ?\[(?P<folder>input|output|temp)\]$", re.DOTALL)
+Folder: TypeAlias = Literal["input", "output", "temp"]
+
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_ABSOLUTE = re.compile(r"[a-z]:|/|~|[a-z]+://", re.IGNORECASE)
+_FILE_LIKE = re.compile(r"\.\w{1,10}\s*(?:\[\w+\])?\W?$|https?://", re.IGNORECASE)
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -60,13 +66,22 @@ def asset_findings(assets: Iterable[Asset]) -> Iterator[Finding]:
             message = f"{name} leads out of the folder of inputs, which ComfyUI refuses"
             yield error("path_escape", message, "name a file inside it", node=asset.node, field=asset.input)
         elif asset.kind == "url":
-            message = f"{name} is an address: ComfyUI itself takes files only"
-            remedy = "download it and name the file, unless the server fetches addresses"
+            message, remedy = _of_address(asset)
             yield warning("url_asset", message, remedy, node=asset.node, field=asset.input)
         elif asset.folder == "temp" or asset.path.split("/")[0] == "clipspace":
             message = f"{name} is a file of one session of the editor: another server does not have it"
             remedy = "save the picture under a name of its own and load that"
             yield warning("temporary_file", message, remedy, node=asset.node, field=asset.input)
+
+
+def _of_address(asset: Asset) -> tuple[str, str]:
+    name = shown(asset.name)
+    given = FolderMap.shipped().asset_inputs(asset.class_type).get(asset.input)
+    if given is None or given.role is AssetRole.FILE:
+        message = f"{name} is an address: ComfyUI itself takes files only"
+        return message, "download it and name the file, unless the server fetches addresses"
+    message = f"{name} is fetched when the node runs, as it is then"
+    return message, "load a file of your own instead, or see that the server may fetch it"
 
 
 def place_assets(workflow: Workflow, uploaded: Mapping[tuple[NodeId, str], str]) -> Workflow:
@@ -75,32 +90,105 @@ def place_assets(workflow: Workflow, uploaded: Mapping[tuple[NodeId, str], str])
         return workflow
     graph = workflow.to_api()
     for (node, name), given in uploaded.items():
-        graph[node]["inputs"][name] = given
+        known = FolderMap.shipped().asset_inputs(graph[node]["class_type"]).get(name)
+        is_path = known is not None and known.role is AssetRole.PATH
+        graph[node]["inputs"][name] = f"input/{given}" if is_path else given
     return Workflow.from_api(graph, name=workflow.name)
 
 
 def _assets_of(node: Node | FileNode, schema: NodeSchema) -> Iterator[Asset]:
-    named = [(name, value) for name, value in node.inputs.items() if isinstance(value, str)]
+    listed = schema.folders.asset_inputs(node.class_type)
+    named = [*_named(node, listed)]
     specs = schema.expanded(node.class_type, node.inputs) if named else {}
     for name, value in named:
-        spec = specs.get(name)
-        uploads = spec is not None and spec.upload is not None
-        if not (uploads or schema.folders.is_asset_input(node.class_type, name)):
+        spec, given = specs.get(name), listed.get(name)
+        if spec is not None and spec.upload is not None:
+            places = _places(value, AssetRole.FILE, default=spec.upload_folder)
+        elif given is not None:
+            places = _places(value, given.role)
+        else:
             continue
-        if value in NO_FILE:
+        if value in NO_FILE or value in schema.folders.sentinels(node.class_type, name):
             continue
-        default = spec.upload_folder if spec is not None else "input"
+        for place in places:
+            yield Asset(
+                node=node.id,
+                class_type=node.class_type,
+                input=name,
+                active=not isinstance(node, FileNode) or node.active,
+                **place._asdict(),
+            )
+
+
+def _named(node: Node | FileNode, listed: Mapping[str, AssetInput]) -> Iterator[tuple[str, str]]:
+    """The node's texts by input. A UI file has those of an unknown class in a list without names."""
+    yield from ((name, value) for name, value in node.inputs.items() if isinstance(value, str))
+    bare = node.inputs.get(WIDGETS) if listed else None
+    if bare is None or isinstance(bare, Link):
+        return
+    widgets = unwrap(bare)
+    taken: set[int] = set()
+    for name, given in listed.items():
+        if name in node.inputs:
+            continue
+        if isinstance(widgets, Mapping):
+            value = widgets.get(name)
+            if isinstance(value, str):
+                yield name, value
+        elif isinstance(widgets, tuple):
+            places = (at for at in given.places if at < len(widgets) and at not in taken)
+            place = next((at for at in places if _fits(widgets[at], given.role)), None)
+            if place is not None:
+                taken.add(place)
+                yield name, str(widgets[place])
+
+
+def _fits(value: Value, role: AssetRole) -> bool:
+    """Whether the value of a list may be the input's: the list may be of another version's node."""
+    if not isinstance(value, str):
+        return False
+    if role is AssetRole.URL:
+        return _WEB.search(value) is not None
+    is_elsewhere = _ABSOLUTE.match(value) is not None and not _WEB.match(value)
+    return _FILE_LIKE.search(value) is not None and not is_elsewhere
+
+
+class _Place(NamedTuple):
+    """Where one file of a value lies."""
+
+    name: str
+    path: str
+    folder: Folder
+    kind: Literal["input", "url"] = "input"
+
+
+def _places(value: str, role: AssetRole, *, default: str = "input") -> Iterator[_Place]:
+    if role is AssetRole.URL:
+        lines = (line.strip() for line in value.splitlines())
+        yield from (_Place(line, line, "input", "url") for line in lines if _WEB.match(line))
+    elif role is AssetRole.PATH:
+        yield from _by_path(value)
+    else:
         path, folder = split_annotation(value, default=default)
-        yield Asset(
-            node=node.id,
-            class_type=node.class_type,
-            input=name,
-            name=value,
-            path=path,
-            folder=folder,
-            kind="url" if _URL.match(value) else "input",
-            active=not isinstance(node, FileNode) or node.active,
-        )
+        yield _Place(value, path, folder, "url" if _URL.match(value) else "input")
+
+
+def _by_path(value: str) -> Iterator[_Place]:
+    """The file of a path from where the server was started. Other paths are the server's own affair."""
+    text = value.strip().strip('"')
+    if _WEB.match(text):
+        yield _Place(text, text, "input", "url")
+        return
+    path = slashed(text).removeprefix("./").removeprefix("ComfyUI/")
+    if not path or path.endswith("/") or _ABSOLUTE.match(path) or ".." in path.split("/"):
+        return
+    head, _, rest = path.partition("/")
+    if rest and head == "output":
+        yield _Place(value, rest, "output")
+    elif rest and head == "temp":
+        yield _Place(value, rest, "temp")
+    else:
+        yield _Place(value, rest if rest and head == "input" else path, "input")
 
 
 def split_annotation(name: str, *, default: str = "input") -> tuple[str, Literal["input", "output", "temp"]]:

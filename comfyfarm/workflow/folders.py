@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from comfyfarm.workflow.asset_input import AssetInput
 from comfyfarm.workflow.editor_nodes import Virtual, virtual_of
 from comfyfarm.workflow.model_input import ClassLoads, CountedInputs, ModelInput, Role
 
@@ -27,7 +28,7 @@ _MOST_CLASSES = 20_000  # kept at a time; files may hold names without end
 _DIGITS = re.compile(r"\d+")
 _SENTINEL = re.compile(
     r"(?:none|no|off|default|disabled?|auto(?:matic)?|undefined|null|choose|random|same|original|"
-    r"(?:use|select|manual|from)[ _-].*|\(?use same\)?|baked[ _-]?vae)",
+    r"(?:use|select|manual|from|auto:)[ _-].*|put .+ into .+|\(?use same\)?|baked[ _-]?vae)",
     re.IGNORECASE,
 )
 
@@ -44,6 +45,11 @@ class FolderMap:
         self._model_free = frozenset(packs["preprocessors_without_model"])
         self._displays = frozenset(packs["displays"])
         self._tags = frozenset(packs["lora_tags"])
+        listed = {**core["input_files"], **packs["input_files"]}
+        self._assets = {
+            kind: {name: AssetInput.read(text) for name, text in inputs.items()}
+            for kind, inputs in listed.items()
+        }
 
     @staticmethod
     def shipped() -> "FolderMap":
@@ -81,7 +87,8 @@ class FolderMap:
 
     def sentinels(self, class_type: str, name: str) -> tuple[str, ...]:
         """Values of the input that name no file, such as VAELoader's `pixel_space`."""
-        return tuple(self._core["sentinels"].get(class_type, {}).get(name, ()))
+        tables = (self._core["sentinels"], self._packs["sentinels"])
+        return tuple(value for table in tables for value in table.get(class_type, {}).get(name, ()))
 
     def is_sentinel(self, class_type: str, name: str, value: str) -> bool:
         """Whether a value of the input names no file. A pack's word for that has no fixed form."""
@@ -90,15 +97,19 @@ class FolderMap:
         return class_type not in self._core["models"] and _SENTINEL.fullmatch(value.strip("._ ")) is not None
 
     def is_asset_input(self, class_type: str, name: str) -> bool:
-        """Whether the input names a file of the server's input folder, without an upload flag."""
-        if name in self._core["input_files"].get(class_type, ()):
-            return True
-        return name in self._packs["input_files"].get(class_type, ())
+        """Whether the input names a picture, sound, video or mesh, without an upload flag."""
+        return name in self.asset_inputs(class_type)
+
+    def asset_inputs(self, class_type: str) -> Mapping[str, AssetInput]:
+        """The inputs of a class that name pictures and such without an upload flag, by their names."""
+        return self._assets.get(class_type) or {}
 
     def knows(self, class_type: str) -> bool:
         """Whether anything is known of what the class loads."""
         known = self.of(class_type)
-        return bool(known.inputs) or known.shows or known.is_implicit or class_type in self._model_free
+        if known.inputs or known.shows or known.is_implicit:
+            return True
+        return class_type in self._model_free or class_type in self._assets
 
     def runs_model(self, preprocessor: str) -> bool:
         """Whether the preprocessor of that name, chosen by value, loads a model."""
@@ -108,13 +119,15 @@ class FolderMap:
         """Whether `<lora:…>` in a text of the class loads a LoRA."""
         return class_type in self._tags
 
-    def by_prefix(self, folder: str, name: str) -> tuple[str, str]:
+    def by_prefix(self, folder: str, name: str, *, class_type: str) -> tuple[str, str]:
         """The folder and the path in it, where the first part of the name chooses the folder."""
         choices = self._packs["prefixes"].get(folder)
         if choices is None:
             return folder, name
         head, _, rest = name.partition("/")
-        return (choices[head], rest) if rest and head in choices else (choices["bbox"], name)
+        if rest and head in choices:
+            return choices[head], rest
+        return (folder if class_type in self._packs["prefix_free"] else choices["bbox"]), name
 
     def _look_up(self, class_type: str) -> ClassLoads:
         base = _WRAPPED.sub("", class_type)

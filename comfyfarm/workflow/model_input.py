@@ -1,7 +1,8 @@
 """An input that names a model, as the tables of loaders say it in a short form.
 
 `loras@3` is a file of the folder `loras`, and the fourth widget of the node; `vae@9+3` the tenth
-widget for the first number and every third from there; `a|b` is one of several folders.
+widget for the first number and every third from there; `a|b` is one of several folders; `*loras` is
+files of `loras`, one a line.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 from comfyfarm.workflow.file_node import WIDGETS
 
-_SHORT = re.compile(r"(?P<mark>~?)(?P<keys>[^@/]*)(?P<tree>/?)(?:@(?P<at>\d+)(?:\+(?P<step>\d+))?)?")
+_SHORT = re.compile(r"(?P<mark>[~*]?)(?P<keys>[^@/]*)(?P<tree>/?)(?:@(?P<at>\d+)(?:\+(?P<step>\d+))?)?")
 
 
 class Role(StrEnum):
@@ -27,8 +28,13 @@ class Role(StrEnum):
     """A file that the pack fetches for itself into a folder of its own."""
     PRESET = "preset"
     """A choice that stands for files by their names' patterns."""
+    LIST = "list"
+    """Files, one a line."""
     EDITOR = "editor"
     """A file that the editor writes into a text; the node itself does not look at it."""
+
+
+_MARKED = {"~": Role.EDITOR, "*": Role.LIST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ class ModelInput:
             return cls(role, (), place)
         listed = match["keys"].split("|")
         folders = tuple(dict.fromkeys((*(legacy.get(key, key) for key in listed), *listed)))
-        role = Role.EDITOR if match["mark"] else Role.DIRECTORY if match["tree"] else Role.FILE
+        role = _MARKED[match["mark"]] if match["mark"] else Role.DIRECTORY if match["tree"] else Role.FILE
         return cls(role, folders, place, int(match["step"] or 0))
 
 
@@ -78,6 +84,8 @@ class CountedInputs:
     """How many count."""
     on: Where | None = None
     """Whether any counts."""
+    off: Where | None = None
+    """Whether none counts."""
     switch: Where | None = None
     """A switch for each; `#` in its name is the number."""
     unless_batch: Where | None = None

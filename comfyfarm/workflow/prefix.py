@@ -4,18 +4,24 @@ A prefix of its own keeps a cached node from naming another job's picture, and t
 name (`design.md` 5.3).
 """
 
+import posixpath
+import re
 from collections.abc import Iterator
 
 from comfyfarm.ids import NodeId
+from comfyfarm.workflow.findings import Finding, warning
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.names import slashed
 from comfyfarm.workflow.node import Link
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import shown
 
 _PREFIX = "filename_prefix"
+_FOLDER = "folder_name"
+_DRIVE = re.compile(r"[A-Za-z]:/")
 _OTHER_INPUT = {
-    "SaveImageDataSetToFolder": "folder_name",
-    "SaveImageTextDataSetToFolder": "folder_name",
+    "SaveImageDataSetToFolder": _FOLDER,
+    "SaveImageTextDataSetToFolder": _FOLDER,
     "SaveLoRA": "prefix",
 }
 """Where the name goes elsewhere: the first two make that folder only, so `/` in a prefix fails."""
@@ -48,6 +54,15 @@ def with_output_prefix(workflow: Workflow, schema: NodeSchema, prefix: str) -> W
     return Workflow.from_api(graph, name=workflow.name)
 
 
+def prefix_findings(workflow: Workflow, schema: NodeSchema) -> Iterator[Finding]:
+    """Prefixes that lead out of the output folder. ComfyUI takes them, and fails only when it saves."""
+    for node, name, old in _prefixes(workflow, schema):
+        if _escapes(old, is_folder=name == _FOLDER):
+            message = f"{shown(old)} leads out of the output folder, so the node fails when it saves"
+            remedy = "name a place inside it; `render` saves inside a folder of the job whatever stands here"
+            yield warning("path_escape", message, remedy, node=node, field=name)
+
+
 def expected_outputs(workflow: Workflow, schema: NodeSchema) -> tuple[NodeId, ...]:
     """The nodes that must have an entry in the history when all went well.
 
@@ -65,6 +80,15 @@ def _prefixes(workflow: Workflow, schema: NodeSchema) -> Iterator[tuple[NodeId, 
             old = node.inputs.get(name, spec.default)
             if not isinstance(old, Link):
                 yield node.id, name, "" if old is None else str(old)
+
+
+def _escapes(old: str, *, is_folder: bool) -> bool:
+    """Whether it would lie outside; absolute paths may lie inside, which nobody can know here.
+
+    Source: `get_save_image_path` in ComfyUI's folder_paths.py, which looks at the folder alone.
+    """
+    path = posixpath.normpath(slashed(old))
+    return path.startswith(("../", "/")) or _DRIVE.match(path) is not None or (is_folder and path == "..")
 
 
 def _inside(old: str) -> str:

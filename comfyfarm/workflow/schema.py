@@ -5,6 +5,7 @@ grow or depend on others (`a.b`) are there for given values only: see `NodeSchem
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cache, lru_cache
@@ -26,8 +27,11 @@ from comfyfarm.workflow.folders import FolderMap
 from comfyfarm.workflow.input_spec import AUTOGROW, InputSpec, make_specs, type_name
 from comfyfarm.workflow.node import unwrap
 
+logger = logging.getLogger(__name__)
+
 CUSTOM: Final = "custom_nodes."
 """Begins the module of a class that is not ComfyUI's own; the folder's name follows."""
+_MOST_NAMED = 10
 
 
 class NodeSchema:
@@ -241,9 +245,18 @@ def _schema_of(tree: Any) -> NodeSchema:
 
 
 def _checked(classes: Any) -> Mapping[str, Any]:
-    if not isinstance(classes, Mapping) or not all(_is_class(item) for item in classes.values()):
+    """The classes that say what they take. One that does not, of a pack, must not cost all the others."""
+    if not isinstance(classes, Mapping):
         raise ValueError("no node classes")
-    return classes
+    odd = [name for name, item in classes.items() if not _is_class(item)]
+    if not odd:
+        return classes
+    if len(odd) == len(classes):
+        raise ValueError("no node classes")
+    named = ", ".join(str(name)[:80] for name in odd[:_MOST_NAMED])
+    more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
+    logger.warning("node classes without a list of inputs are left out of the schema: %s%s", named, more)
+    return {name: item for name, item in classes.items() if _is_class(item)}
 
 
 def _is_class(raw: Any) -> bool:

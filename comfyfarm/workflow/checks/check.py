@@ -12,6 +12,7 @@ from comfyfarm.workflow.checks.severity import unused, weighed
 from comfyfarm.workflow.findings import Finding, Severity, error, info
 from comfyfarm.workflow.graph import Node, Workflow
 from comfyfarm.workflow.node import Link, is_textless, texts_in
+from comfyfarm.workflow.prefix import prefix_findings
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -43,6 +44,7 @@ def check(
         *cycle_findings(view),
         *_odd_texts(nodes),
         *asset_findings(find_assets(workflow, schema)),
+        *prefix_findings(workflow, schema),
     ]
     if from_editor and not view.outputs:  # a blueprint, which is to be connected still
         found = [_open_end(finding) for finding in found]

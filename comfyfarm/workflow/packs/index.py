@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from comfyfarm.workflow.packs.name_pattern import LONGEST_CLASS
 from comfyfarm.workflow.packs.urls import repo_key, repo_name
 
 CORE_REPOS = frozenset({"github.com/comfyanonymous/comfyui", "github.com/comfy-org/comfyui"})
@@ -13,7 +14,6 @@ CORE_REPOS = frozenset({"github.com/comfyanonymous/comfyui", "github.com/comfy-o
 
 _Urls = Mapping[str, tuple[str, ...]]
 _LEAST, _LONGEST = 5, 60
-_LONGEST_CLASS = 200
 
 
 def _none() -> _Urls:
@@ -71,7 +71,7 @@ class PackIndex:
         exact = self.preempted.get(class_type) or self.classes.get(class_type)
         if exact:
             return exact
-        name = class_type[:_LONGEST_CLASS]  # a pattern may be slow on a long one
+        name = class_type[:LONGEST_CLASS]  # a pattern may be slow on a long one
         return unique_repos(url for pattern, url in self.patterns if pattern.search(name))
 
     def named(self, name: str) -> tuple[str, ...]:

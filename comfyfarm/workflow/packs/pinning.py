@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from comfyfarm.workflow.findings import Finding, warning
 from comfyfarm.workflow.packs.index import InstalledPack, PackIndex
 from comfyfarm.workflow.packs.placing import Place
+from comfyfarm.workflow.packs.urls import masked_id
 from comfyfarm.workflow.packs.uses import Use
 from comfyfarm.workflow.packs.versions import VersionKind, by_prefix, classify, newest, plain
 
@@ -115,4 +116,4 @@ def _why(taken: str | None) -> str:
 
 
 def _short(ver: str) -> str:
-    return ver[:12] if classify(ver) is VersionKind.COMMIT else ver[:40]
+    return ver[:12] if classify(ver) is VersionKind.COMMIT else masked_id(ver)[:40]

@@ -12,7 +12,8 @@ from comfyfarm.workflow.packs.urls import from_aux_id, repo_key, repo_name, repo
 from comfyfarm.workflow.packs.uses import Use
 from comfyfarm.workflow.schema import CUSTOM, NodeSchema
 
-_ID = re.compile(r"[\w.][\w. +@/-]{0,99}")
+_ID = re.compile(r"(?!.*@.*/)[\w.][\w. +@/-]{0,99}")
+"""Not `token@host/name`, which is an address without its scheme."""
 
 
 @dataclass(frozen=True, slots=True)

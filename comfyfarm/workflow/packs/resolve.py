@@ -10,7 +10,7 @@ from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.packs.pack import Pack, PackResolution
 from comfyfarm.workflow.packs.pinning import pin
 from comfyfarm.workflow.packs.placing import Place, hint_id, place_all
-from comfyfarm.workflow.packs.urls import from_aux_id
+from comfyfarm.workflow.packs.urls import from_aux_id, masked_id
 from comfyfarm.workflow.packs.uses import Use, uses_of
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import shown
@@ -138,5 +138,5 @@ def _bad_ids(use: Use) -> Iterator[Finding]:
         }
         for field, text in ids.items():
             if text is not None:
-                message = f"{field} is {shown(text, most=_LONGEST_NAME)}, which names no node pack"
+                message = f"{field} is {shown(masked_id(text), most=_LONGEST_NAME)}, which names no node pack"
                 yield info("bad_pack_id", message, "it is passed over", node=use.node, field=field)

@@ -3,12 +3,15 @@
 import re
 from urllib.parse import unquote, urlsplit
 
+from comfyfarm.addresses import is_address, mask
+
 _AUX_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}/[A-Za-z0-9_.-]{1,100}")
 _SCP = re.compile(r"(?:[\w.-]+@)?([\w-]+(?:\.[\w-]+)+):(?!//)([\w.~/-]+)")
 _SCHEMES = {"https", "http", "ssh", "git"}
 _TWO_PARTS = {"github.com", "gitlab.com", "gitee.com", "codeberg.org", "bitbucket.org"}
 _COMMIT_SUFFIX = re.compile(r"(?i)[@#]([0-9a-f]{40})$")
 _MOST = 500
+_WEB = "https://"
 
 
 def repo_url(text: str) -> str | None:
@@ -48,6 +51,14 @@ def from_aux_id(aux_id: str) -> str | None:
     """The address that a node's `aux_id` means, which is `user/repo` of GitHub; None for another form."""
     aux_id = aux_id.strip().removesuffix(".git")
     return f"https://github.com/{aux_id}" if _AUX_ID.fullmatch(aux_id) else None
+
+
+def masked_id(text: str) -> str:
+    """What a node says of its pack, as it may be printed: some write an address with a login there."""
+    if is_address(text):
+        return mask(text)
+    _, at, behind = text.rpartition("@")  # a login, which without a scheme looks like any name
+    return ("***@" if at else "") + mask(f"{_WEB}{behind}").removeprefix(_WEB)
 
 
 def split_commit(text: str) -> tuple[str, str | None]:

@@ -10,27 +10,39 @@ from comfyfarm.workflow.strict import Flaw, shown_text
 EXPORT = 'in ComfyUI choose "Export (API)", and pass that file'
 RESIDUE = "is_changed"
 """What an executed prompt leaves in its nodes; kept, it would pin the cache."""
+_LEFT_OUT = "it is left out; ComfyUI would refuse it"
 _MAX_ID = 200
 """Characters of a node id. Ids are paths of numbers and names, and stand in each message."""
 _SHOWN = 60
+_MOST_STRAYS = 20
+"""Keys beside the nodes that are named one by one."""
 
 
 def usable_nodes(graph: Mapping[str, Any], noticed: list[Finding]) -> dict[str, Any]:
     """The nodes that have a class; what is wrong with the others, and with their inputs, is noticed."""
     nodes: dict[str, Any] = {}
+    strays = 0
     for key, raw in graph.items():
         if _is_good(key, raw):
             nodes[key] = _node(key, raw, graph, noticed)
             continue
         if _is_stray(key, raw):
-            shown = key[:_SHOWN]
-            remedy = "it is left out; ComfyUI would refuse it"
-            noticed.append(warning("stray_key", f"{shown!r} is no node", remedy, field=shown))
+            strays += 1
+            if strays <= _MOST_STRAYS:
+                noticed.append(_stray(key))
             continue
         noticed.extend(_node_findings(key, raw))
         if _is_usable(key, raw):
             nodes[key] = _node(key, raw, graph, noticed)
+    if strays > _MOST_STRAYS:
+        message = f"{strays - _MOST_STRAYS} more keys are no nodes"
+        noticed.append(warning("stray_key", message, _LEFT_OUT))
     return nodes
+
+
+def has_nodes(graph: Mapping[str, Any]) -> bool:
+    """Whether any value looks like a node, be it a broken one."""
+    return any(map(_looks_like_node, graph.values()))
 
 
 def placed(flaw: Flaw, depth: int) -> Finding:
@@ -54,8 +66,16 @@ def kind_of_value(value: Any) -> str:
 def _is_stray(key: str, raw: Any) -> bool:
     """Keys that people and programs add beside the nodes, such as `_comment` or `version`."""
     looks_like_id = key[:1].isdigit() or key.startswith("-")
-    is_node = isinstance(raw, dict) and ("class_type" in raw or "inputs" in raw)
-    return not looks_like_id and not is_node
+    return not looks_like_id and not _looks_like_node(raw)
+
+
+def _looks_like_node(raw: Any) -> bool:
+    return isinstance(raw, dict) and ("class_type" in raw or "inputs" in raw)
+
+
+def _stray(key: str) -> Finding:
+    shown = key[:_SHOWN]
+    return warning("stray_key", f"{shown!r} is no node", _LEFT_OUT, field=shown)
 
 
 def _is_good(key: str, raw: Any) -> bool:

@@ -59,8 +59,9 @@ def _with_hints(node: Node, hint: FileNode | None) -> FileNode:
 def _has_wireless(tree: Mapping[str, Any]) -> bool:
     """Whether nodes make links that the editor's file does not show, as cg-use-everywhere does."""
     nodes = tree.get("nodes")
-    return isinstance(nodes, list) and any(
-        isinstance(node, dict) and makes_links(str(node.get("type"))[:100]) for node in nodes
+    return any(
+        isinstance(node, dict) and makes_links(str(node.get("type"))[:100])
+        for node in (nodes.values() if isinstance(nodes, dict) else nodes or ())
     )
 
 

@@ -14,7 +14,14 @@ from comfyfarm.workflow.findings import Finding, Refused, Severity, error, has_e
 from comfyfarm.workflow.gc_pause import gc_paused
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.node import is_textless
-from comfyfarm.workflow.reading.api_graph import EXPORT, RESIDUE, kind_of_value, placed, usable_nodes
+from comfyfarm.workflow.reading.api_graph import (
+    EXPORT,
+    RESIDUE,
+    has_nodes,
+    kind_of_value,
+    placed,
+    usable_nodes,
+)
 from comfyfarm.workflow.reading.both_graphs import disagreement, merged
 from comfyfarm.workflow.reading.wrappers import Found, Graph, find_graphs
 from comfyfarm.workflow.schema import NodeSchema
@@ -145,6 +152,10 @@ def _unwrapped(carrier: Embedded, name: str) -> tuple[list[Found], list[Finding]
 
 def _read_api(graph: Graph, source: _Source, name: str, schema: NodeSchema | None, editor: Editor) -> Reading:
     noticed = [*(placed(flaw, len(graph.place)) for flaw in _real(graph.flaws)), *source.findings]
+    if graph.tree and not has_nodes(graph.tree):
+        count = len(graph.tree)
+        message = f"holds an object of {count} {'key' if count == 1 else 'keys'}, none of which is a node"
+        raise Refused(name, [*noticed, error("not_a_workflow", message, EXPORT)])
     nodes = usable_nodes(graph.tree, noticed)
     if not nodes:
         nothing = [] if has_errors(noticed) else [error("empty_graph", "there is no node in it", EXPORT)]

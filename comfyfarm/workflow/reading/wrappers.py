@@ -72,8 +72,11 @@ def is_api(tree: Any) -> bool:
 
 
 def is_ui(tree: Any) -> bool:
-    """Whether it is what the editor saves, of whatever version."""
-    return isinstance(tree, dict) and isinstance(tree.get("nodes"), list)
+    """Whether it is what the editor saves, of whatever version; other programs write nodes by their id."""
+    nodes = tree.get("nodes") if isinstance(tree, dict) else None
+    if isinstance(nodes, dict):
+        return any(isinstance(node, dict) and isinstance(node.get("type"), str) for node in nodes.values())
+    return isinstance(nodes, list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,30 +2,33 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from comfyfarm.ids import NodeId
 from comfyfarm.workflow.file_node import WIDGETS, FileNode
 from comfyfarm.workflow.folders import FolderMap, approx_vae
 from comfyfarm.workflow.model_files import is_model_file
 from comfyfarm.workflow.model_input import ModelInput, Role
 from comfyfarm.workflow.names import slashed
-from comfyfarm.workflow.node import Link, Value
+from comfyfarm.workflow.node import Value
 from comfyfarm.workflow.references.embeddings import TOKEN, find_embeddings
+from comfyfarm.workflow.references.fed_names import fed_folders
 from comfyfarm.workflow.references.hinted_folders import HintedFolders
-from comfyfarm.workflow.references.loader_names import folder_by_name, is_hub_input
+from comfyfarm.workflow.references.hub_names import is_hub_repository, is_repository
+from comfyfarm.workflow.references.loader_names import folder_by_name
 from comfyfarm.workflow.references.lora_tags import find_tags, tag_readers
 from comfyfarm.workflow.references.named_values import NamedValues, is_dull
+from comfyfarm.workflow.references.only_file import OnlyFiles
 from comfyfarm.workflow.references.reference import Kind, Reference, Unclassified
 from comfyfarm.workflow.schema import NodeSchema
 
 _URL = re.compile(r"^https?://", re.IGNORECASE)
-_HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 _LONGEST_NAME, _LONGEST_LIST = 1024, 100_000
 """Characters: longer text is prose; of a text, what is looked at for a list of models."""
 _NO_PATH = re.compile(r"[\"<>{}=]|.{2}:")  # an address, JSON, a word of the prompt language
 _BREAKS = re.compile(r"[\n\r,;|]+")
 _NOT_NAMES = frozenset({"filename_prefix", "videopreview", "randomizer_config"})
 """What is no model though it looks like one: names of results, and what a node did last."""
+_UNNAMED = re.compile(rf"{WIDGETS}\.\d+")
 _CHOICES = str.maketrans("{|}", "   ")  # the editor chooses among `{a|b}`: any may be needed
 _CHOSEN = ("AIO_Preprocessor", "preprocessor")
 """Class and input of the node that is any preprocessor, by its value."""
@@ -38,8 +41,9 @@ class Finder:
         self._schema = schema
         self._folders: FolderMap = schema.folders
         self._readers = tag_readers(nodes, self._folders)
-        self._fed = self._fed_by_link(nodes)
+        self._fed = fed_folders(nodes, self._folders)
         self._hints = HintedFolders()
+        self._only = OnlyFiles(schema)
         self.references: dict[tuple[object, ...], Reference] = {}
         self.unclassified: list[Unclassified] = []
 
@@ -49,7 +53,8 @@ class Finder:
         if known.shows:
             return
         if known.is_implicit:
-            self._add(node, None, None, folder=known.implicit_folder, kind=Kind.IMPLICIT)
+            is_on = NamedValues(node, self._folders).is_on
+            self._add(node, None, None, folder=known.implicit_folder, kind=Kind.IMPLICIT, counts=is_on)
         elif known.fetches_default(node.inputs):
             self._add(node, None, None, folder=None, kind=Kind.IMPLICIT)
         if is_dull(node):
@@ -116,8 +121,8 @@ class Finder:
         elif is_model_file(text) or (_URL.match(text) and folder_by_name(name) is not None):
             self._file(node, name, text, counts=counts)
         elif (
-            is_hub_input(node.class_type, name)
-            and _HUB.match(text)
+            "/" in text
+            and is_hub_repository(node.class_type, name, text)
             and not self._schema.input(node.class_type, name)
         ):
             self._add(node, name, text, folder=None, kind=Kind.HF_REPO, counts=counts)
@@ -126,6 +131,11 @@ class Finder:
 
     def _mapped(self, node: FileNode, name: str, text: str, given: ModelInput, *, counts: bool) -> None:
         is_file = is_model_file(text)
+        if given.role is Role.LIST:
+            one = replace(given, role=Role.FILE)
+            for line in filter(None, map(str.strip, text[:_LONGEST_LIST].splitlines())):
+                self._mapped(node, name, line, one, counts=counts)
+            return
         if given.role is Role.PRESET or (
             not is_file and self._folders.is_sentinel(node.class_type, name, text)
         ):
@@ -133,7 +143,7 @@ class Finder:
         if _URL.match(text):
             self._add(node, name, text, folder=None, kind=Kind.URL, counts=counts)
         elif given.role is Role.HUB or given.role is Role.FETCHED:
-            if given.role is Role.FETCHED or _HUB.match(text):
+            if given.role is Role.FETCHED or is_repository(text):
                 self._add(node, name, text, folder=None, kind=Kind.HF_REPO, counts=counts)
             elif is_file:
                 self._file(node, name, text, counts=counts)
@@ -152,9 +162,11 @@ class Finder:
             self._add(node, name, text, folder=None, kind=Kind.URL, counts=counts)
             return
         folder = self._fed.get(node.id) or folder_by_name(name) or self._hints.of(text)
+        if folder is None and _UNNAMED.fullmatch(name):
+            folder = self._only.folder(node)
         if folder is not None:
             self._add(node, name, text, folder=folder, kind=Kind.FILE, counts=counts)
-        elif node.active:
+        elif node.active and counts:
             self._loose(node, name, text)
 
     def _prose(self, node: FileNode, name: str, text: str) -> None:
@@ -208,7 +220,7 @@ class Finder:
     ) -> None:
         path = text if text is None or kind is Kind.URL else slashed(text)
         if folder is not None and path is not None:
-            folder, path = self._folders.by_prefix(folder, path)
+            folder, path = self._folders.by_prefix(folder, path, class_type=node.class_type)
         active = node.active and counts
         # A LoRA may stand in a list and in the text made of it.
         key = (node.id, text if kind is Kind.LORA_TEXT else name, text, folder, kind)
@@ -232,16 +244,3 @@ class Finder:
         """The folder of an input that offers several: the editor's hint decides, else the first."""
         hinted = self._hints.of(text) if len(given.folders) > 1 else None
         return hinted if hinted in given.folders else given.folders[0]
-
-    def _fed_by_link(self, nodes: Sequence[FileNode]) -> Mapping[NodeId, str]:
-        """The folder by node whose output is linked to the name of a loader."""
-        found: dict[NodeId, str] = {}
-        for node in nodes:
-            if not self._folders.of(node.class_type).inputs:
-                continue
-            for name, value in node.inputs.items():
-                if isinstance(value, Link):
-                    given = self._folders.input(node.class_type, name)
-                    if given is not None and given.folders:
-                        found[value.node] = given.folders[0]
-        return found

@@ -26,11 +26,20 @@ _FOLDERS = {
     "model_patches": r"model_patch(?:_name)?",
 }
 _BY_NAME = re.compile("|".join(f"(?P<{folder}>{text})" for folder, text in _FOLDERS.items()))
-_HUB_NAME = re.compile(
-    r"(?:.*_)?(?:repo|repo_id|repo_name|model_id|hf_model|hf_repo|hub_model|model_repo|pretrained_model)(?:_.*)?",
-    re.IGNORECASE,
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_BY_WORD = {
+    "lora": "loras",
+    "loras": "loras",
+    "checkpoint": "checkpoints",
+    "ckpt": "checkpoints",
+    "vae": "vae",
+    "controlnet": "controlnet",
+}
+_OTHER_KINDS = frozenset(
+    {"motion", "diff", "audio", "adapter", "ip", "clip", "unet", "embedding", "upscale", "image"}
 )
-_HUB_CLASS = re.compile(r"DownloadAndLoad|Florence|HuggingFace|Hub|Diffusers", re.IGNORECASE)
+"""Words of classes that load something else, or from a folder of their own."""
 
 
 def folder_by_name(name: str) -> str | None:
@@ -39,10 +48,11 @@ def folder_by_name(name: str) -> str | None:
     return match.lastgroup if match is not None else None
 
 
-def is_hub_input(class_type: str, name: str) -> bool:
-    """Whether a text `user/name` in this input is a repository of a model hub."""
-    if _HUB_NAME.fullmatch(name):
-        return True
-    return _HUB_CLASS.search(class_type) is not None and (
-        "model" in name or name.startswith("widgets_values")
-    )
+def folder_by_class(class_type: str) -> str | None:
+    """The folder that a loader of this name reads in every pack; None when it may read another as well."""
+    plain = class_type.replace("LoRA", "Lora").replace("ControlNet", "Controlnet")
+    words = {word.lower() for word in _WORD.findall(plain)}
+    found = {_BY_WORD[word] for word in words & _BY_WORD.keys()}
+    if len(found) != 1 or words.isdisjoint({"load", "loader"}) or words & _OTHER_KINDS:
+        return None
+    return found.pop()

@@ -49,7 +49,7 @@ class NamedValues:
         if counted is _ALL:
             return True
         number = _number(name)
-        if counted.on is not None and self._value(counted.on) in (False, "False", None):
+        if not self.is_on:
             return False
         if counted.unless_batch is not None and "Batch" in str(self._value(counted.unless_batch)):
             return False
@@ -62,11 +62,21 @@ class NamedValues:
             return self._value(counted.switch, number) != "Off"
         return True
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the node does anything at all: some have a switch of their own."""
+        on, off = self._counted.on, self._counted.off
+        if on is not None and self._value(on) in (False, "False", "Off", None):
+            return False
+        return off is None or self._value(off) not in (True, "True", "On")
+
     def _value(self, where: Where, number: int = 1) -> Value:
         name = where.input.replace("#", str(number))
         place = None if where.place is None else where.place + (number - 1) * where.step
         value = self._node.inputs.get(name)
-        if value is not None and not isinstance(value, Link):
+        if isinstance(value, Link):
+            return "unknown"
+        if value is not None:
             return unwrap(value)
         if isinstance(self._widgets, Mapping):
             return self._widgets.get(name)

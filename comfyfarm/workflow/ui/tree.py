@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from comfyfarm.workflow.ui.plain import id_of, listed, number
+from comfyfarm.workflow.ui.plain import id_of, listed, node_items, number
 
 MOST_INPUTS = 256
 """Of one node, that are looked at; real nodes have 60."""
@@ -100,7 +100,7 @@ class UiGraph:
 def read_graph(raw: Mapping[str, Any], *, name: str = "") -> UiGraph:
     """The graph in a file's or a definition's JSON object."""
     graph = UiGraph(name=name)
-    for item in listed(raw.get("nodes")):
+    for item in node_items(raw.get("nodes")):
         _add_node(graph, item, raw)
     for key, item in _link_items(raw.get("links")):
         read = _wire(item, key)
@@ -170,7 +170,7 @@ def _fresh_id(graph: UiGraph, whole: Mapping[str, Any]) -> str:
     if graph.twice:
         highest = int(graph.twice[-1][1])
     else:
-        ids = (id_of(item.get("id")) for item in listed(whole.get("nodes")) if isinstance(item, Mapping))
+        ids = (id_of(item.get("id")) for item in node_items(whole.get("nodes")) if isinstance(item, Mapping))
         state = whole.get("state")
         last = state.get("lastNodeId") if isinstance(state, Mapping) else whole.get("last_node_id")
         known = chain(ids, [id_of(last)])

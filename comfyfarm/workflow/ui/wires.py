@@ -115,17 +115,17 @@ class Wiring:
         return scope, source, wire.origin_slot, kind, False
 
     def _output(self, scope: Scope, node: UiNode, slot: int, kind: str) -> _Step:
+        role = virtual_of(node.type)
+        if role is Virtual.PRIMITIVE:  # the editor has it type its value whatever its mode
+            return Typed(scope, node)
         if node.mode == BYPASSED:
             place = passed_through(node, slot, kind)
             return None if place is None else (scope, node, place, None, True)
         child = scope.children.get(node.id)
         if child is not None:
             return self._out_of(scope, child, node, slot, kind)
-        role = virtual_of(node.type)
         if role is None:
             return Source(scope, node, slot)
-        if role is Virtual.PRIMITIVE:
-            return Typed(scope, node)
         if role is Virtual.GET:
             return self._get(scope, node, kind)
         if role in (Virtual.PASS, Virtual.SET) and 0 <= slot < len(node.inputs):

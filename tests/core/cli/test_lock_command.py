@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from comfyfarm.lock.hash_store import Meter
+
 Command = Callable[..., Result]
 Serving = Callable[..., Any]
 
@@ -63,6 +65,50 @@ def catalogue(*paths: str, folder: str = "upscale_models") -> list[dict[str, Any
 
 
 # --- make ----------------------------------------------------------------------------------------
+
+
+def test_secrets_of_sources_and_snapshots_are_told_and_not_printed(
+    command: Command, upscale: Path, tmp_path: Path
+) -> None:
+    rows = catalogue("sub/a.pth", "b.safetensors")
+    rows[0]["sources"] = ["https://user:hunter2@127.0.0.1:9/a.pth"]
+    listed, snapshot = tmp_path / "c.json", tmp_path / "snapshot.json"
+    listed.write_text(json.dumps(rows))
+    pips = {"torch==2.4.0": "", "x @ git+https://hunter2@github.com/me/x": ""}
+    snapshot.write_text(json.dumps({"git_custom_nodes": {}, "pips": pips}))
+    output = tmp_path / "made.lock"
+    told = command("lock", upscale, "--catalog", listed, "--import", snapshot, "-o", output, "--json")
+    raw = json.loads(output.read_text())
+
+    assert told.exit_code == 0, told.stderr
+    codes = {finding["code"] for finding in json.loads(told.stdout)["findings"]}
+    assert {"secret_in_source", "package_not_pinned"} <= codes
+    assert "hunter2" not in told.stdout + told.stderr
+    assert raw["python"]["packages"] == ["torch==2.4.0"]
+    assert "https://user:hunter2@127.0.0.1:9/a.pth" in [s for m in raw["models"] for s in m["sources"]]
+    again = command("lock", "update", output, "--catalog", listed)
+    assert "secret_in_source" in again.stderr
+    assert "hunter2" not in again.stdout + again.stderr
+
+
+def test_a_model_that_is_being_written_is_for_later(
+    command: Command, upscale: Path, library: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_on(_self: Meter, file: Path, _size_bytes: int) -> None:
+        with file.open("r+b") as opened:
+            opened.write(b"z")
+        os.utime(file, ns=(next(times), next(times)))
+
+    times = iter(range(10**18, 2 * 10**18))
+    for file in library.rglob("*.*"):
+        os.utime(file, (LONG_AGO + 5, LONG_AGO + 5))  # no hash is known of it
+    monkeypatch.setattr(Meter, "add", write_on)
+    told = command("lock", upscale, "--catalog", library, "-o", lock)
+    verified = command("lock", "verify", lock)
+
+    assert (told.exit_code, verified.exit_code) == (3, 3)
+    assert "is being written" in told.stderr
+    assert "source_silent" in verified.stderr
 
 
 def test_a_lock_says_what_files_are_made_of_and_what_it_was_made_with(lock: Path, library: Path) -> None:

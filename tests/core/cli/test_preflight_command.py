@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import Result
@@ -126,6 +128,47 @@ def test_a_schema_that_is_none_is_said_for_each_file_as_json_too(
     codes = [[one["code"] for one in json.loads(line)["findings"]] for line in told.stdout.splitlines()]
 
     assert (told.exit_code, codes) == (1, [["bad_schema"], ["bad_schema"]])
+
+
+@pytest.mark.parametrize("form", ["--json", "--sarif", None])
+def test_a_folder_with_nothing_in_it_does_not_pass(
+    command: Command, picture: Path, tmp_path: Path, form: str | None
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "media").mkdir()
+    shutil.copy(DATA / "carriers" / "bare.mp4", tmp_path / "media" / "input.mp4")
+    forms = [form] if form else []
+    told = command("preflight", picture, tmp_path / "empty", *forms)
+    media = command("preflight", tmp_path / "media", *forms)
+
+    assert (told.exit_code, told.stdout, media.exit_code, media.stdout) == (2, "", 2, "")
+    assert "no .json file in it" in told.stderr
+    assert "no file with a graph" in media.stderr
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"error": {}}'])
+def test_a_server_that_answers_garbage_is_at_fault_itself(
+    command: Command, picture: Path, tmp_path: Path, answer: bytes
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_words: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        told = command(
+            "preflight", picture, "--schema-from", f"http://127.0.0.1:{server.server_port}", "--json"
+        )
+        server.shutdown()
+
+    assert told.exit_code == 3
+    assert "answered what ComfyUI would not" in told.stderr
 
 
 def test_no_traceback_for_a_reader_that_went_away(picture: Path) -> None:

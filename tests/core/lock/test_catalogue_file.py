@@ -71,6 +71,13 @@ def test_what_is_no_catalogue_is_refused_by_name(name: str, data: bytes, words: 
     assert str(caught.value).startswith(f"{name}: ")
 
 
+def test_a_hash_in_capitals_is_the_same_hash() -> None:
+    rows = [ROW, {**ROW, "sha256": ROW["sha256"].upper()}]
+    (found,) = read_catalogue(json.dumps(rows).encode(), name="c.json").entries
+
+    assert found.sha256 == ROW["sha256"]
+
+
 def test_equal_entries_become_one_with_all_sources() -> None:
     rows = [ROW, {**ROW, "sources": ["y", "z"]}]
     (found,) = read_catalogue(json.dumps(rows).encode(), name="c.json").entries

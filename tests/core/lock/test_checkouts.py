@@ -11,6 +11,7 @@ from comfyfarm.errors import UsageError
 from comfyfarm.lock import checkouts
 from comfyfarm.lock.checkouts import read_checkouts, read_pack, show
 from comfyfarm.lock.git_files import GitFolder, find_git
+from comfyfarm.lock.requirement_lines import folder_reader
 
 URL = "https://github.com/a/One"
 Git = Callable[..., str]
@@ -52,6 +53,33 @@ def clone(tmp_path: Path, git: Git) -> Path:
 
 def project(version: str) -> str:
     return f'[project]\nname = "comfyui-one"\nversion = "{version}"\n'
+
+
+@pytest.mark.parametrize("name", [".git/config", ".git/HEAD", ".git/refs/heads/x", "pyproject.toml"])
+def test_a_fifo_in_a_checkout_is_not_waited_for(clone: Path, git: Git, name: str) -> None:
+    commit(git, clone, a_py="x")
+    (clone / name).unlink(missing_ok=True)
+    os.mkfifo(clone / name)
+    found = read_pack(clone)
+
+    assert found.folder == "One"
+    assert (found.url is None) == name.startswith(".git")
+
+
+def test_a_device_in_a_checkout_is_not_read(clone: Path, git: Git) -> None:
+    commit(git, clone, a_py="x")
+    (clone / ".git" / "config").unlink()
+    (clone / ".git" / "config").symlink_to("/dev/zero")
+    (clone / "requirements.txt").symlink_to("/dev/zero")
+
+    assert read_pack(clone).url is None
+    assert folder_reader(clone)("requirements.txt") is None
+
+
+def test_a_fifo_instead_of_requirements_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "requirements.txt")
+
+    assert folder_reader(tmp_path)("requirements.txt") is None
 
 
 def test_a_checkout_says_its_address_head_id_and_release(clone: Path, git: Git) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from comfyfarm.errors import TryLater
 from comfyfarm.lock import hash_store
 from comfyfarm.lock.hash_store import HashStore, Meter
 
@@ -39,7 +40,7 @@ def test_a_file_that_never_rests_is_an_error(tmp_path: Path) -> None:
         with path.open("ab") as file:
             file.write(b"x")
 
-    with pytest.raises(OSError, match="is being written"):
+    with pytest.raises(TryLater, match="is being written"):
         HashStore().of(path, Meter(write_on, 0))
 
 

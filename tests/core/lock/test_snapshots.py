@@ -70,6 +70,45 @@ def test_a_managers_snapshot_gives_packs_python_and_comfyui(raw: dict[str, Any])
     assert found.comfyui == C["a"]
 
 
+def test_only_pins_of_a_snapshots_packages_are_taken_and_no_secret_is_told() -> None:
+    good = ["torch==2.8.0+cu128", "a.b-c[d,e]==1!2.0.post1"]
+    odd = [
+        "--index-url https://user:hunter2@h/",
+        "x @ git+https://hunter2@github.com/me/x",
+        "git+https://hunter2@github.com/me/y",
+        "hunter2:hunter2@h/x.whl",
+        "y==1.0 --index-url https://user:hunter2@h/",
+        "y==1.0\n--index-url=https://user:hunter2@h/",
+        "numpy",
+        "https://h/x.whl?token=hunter2",
+        "-e /home/hunter2/x",
+    ]
+    found = import_snapshot(MANAGER | {"pips": dict.fromkeys([*good, *odd], ""), "python": "u:hunter2@h"})
+
+    assert found.python == {"source": "snapshot", "packages": sorted(good)}
+    (told,) = found.findings
+    assert (told.code, told.severity) == ("package_not_pinned", "warning")
+    assert "9 entries" in told.message
+    assert "numpy" in told.message
+    assert "hunter2" not in str(told) + str(found.python)
+
+
+def test_a_login_in_a_packs_address_is_not_told() -> None:
+    clones = {"ftp://me:hunter2@h/x": {"hash": C["b"]}}
+    found = import_snapshot(
+        {"git_custom_nodes": clones, "cnr_custom_nodes": {"https://u:hunter2@h/y": "1.0"}}
+    )
+
+    assert [item.name for item in found.missing] == ["ftp://***@h/x", "https://***@h/y"]
+    assert "hunter2" not in repr(found.missing)
+
+
+def test_a_hash_in_capitals_is_the_same_hash() -> None:
+    (entry,) = import_snapshot(PACK | {"models": [MODEL | {"sha256": "AB" * 32}]}).catalogue.entries
+
+    assert entry.sha256 == "ab" * 32
+
+
 def test_a_comfy_packs_snapshot_gives_models_with_their_place_at_the_hub() -> None:
     assert is_snapshot(PACK)
     found = import_snapshot(PACK)

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.assets import find_assets, place_assets
+from comfyfarm.workflow.assets import asset_findings, find_assets, place_assets
+from comfyfarm.workflow.file_node import WIDGETS, FileNode
 from comfyfarm.workflow.graph import Workflow
+from comfyfarm.workflow.node import freeze
 from comfyfarm.workflow.schema import NodeSchema
 
 Make = Callable[[dict[str, Any]], Workflow]
@@ -79,3 +81,103 @@ def test_uploaded_files_are_put_in_place(make: Make, schema: NodeSchema) -> None
 
     assert placed.node("19:2").inputs["image"] == "ab12/a.png"
     assert workflow.node("19:2").inputs["image"] == "a.png [output]"
+
+
+def listed(schema: NodeSchema, class_type: str, inputs: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What a node of a UI file names: input, folder, path and kind."""
+    made = {name: freeze(value) for name, value in inputs.items()}
+    found = find_assets([FileNode(NodeId("1"), class_type, made)], schema)
+    return [(one.input, one.folder, one.path, one.kind) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("class_type", "name", "value", "folder", "path"),
+    [
+        ("PrimaryInputLoadImage", "image", "a.png", "input", "a.png"),
+        ("LoadImageExtended", "image", "sub\\a.png", "input", "sub/a.png"),
+        ("ImageReceiver", "image", "s_00001_.png [temp]", "temp", "s_00001_.png"),
+        ("LatentReceiver", "latent", "s_00001_.latent.png [temp]", "temp", "s_00001_.latent.png"),
+        ("VHS_LoadVideo", "video", "a.mp4", "input", "a.mp4"),
+        ("VHS_LoadAudio", "audio_file", "input/a.mp3", "input", "a.mp3"),
+        ("VHS_LoadVideoPath", "video", '"./input/sub/a.mp4"', "input", "sub/a.mp4"),
+        ("VHS_LoadVideoPath", "video", "output/a.mp4", "output", "a.mp4"),
+        ("VHS_LoadVideoPath", "video", "clips/a.mp4", "input", "clips/a.mp4"),
+    ],
+)
+def test_loaders_of_packs_are_known_without_a_server(
+    schema: NodeSchema, class_type: str, name: str, value: str, folder: str, path: str
+) -> None:
+    assert listed(schema, class_type, {name: value}) == [(name, folder, path, "input")]
+    assert listed(schema, class_type, {WIDGETS: [value, 1, 2]}) == [(name, folder, path, "input")]
+    assert listed(schema, class_type, {WIDGETS: {name: value}}) == [(name, folder, path, "input")]
+
+
+@pytest.mark.parametrize(
+    ("class_type", "name", "value"),
+    [
+        ("VHS_LoadVideoPath", "video", "/home/me/a.mp4"),
+        ("VHS_LoadVideoPath", "video", "C:\\a.mp4"),
+        ("VHS_LoadVideoPath", "video", "X://insert/path/here.mp4"),
+        ("VHS_LoadVideoPath", "video", "../a.mp4"),
+        ("VHS_LoadAudio", "audio_file", "input/"),
+        ("LoadImage //Inspire", "image", "#DATA"),
+        ("ComfyUIDeployExternalImage", "input_id", "input_image"),
+        ("LoadImageFromUrl", "image", "/srv/a.png"),
+    ],
+)
+def test_what_lies_elsewhere_is_the_nodes_own_affair(
+    schema: NodeSchema, class_type: str, name: str, value: str
+) -> None:
+    assert listed(schema, class_type, {name: value}) == []
+
+
+@pytest.mark.parametrize(
+    ("class_type", "name"),
+    [
+        ("LoadImagesFromURL", "url"),
+        ("LoadVideoFromURL", "url"),
+        ("Load Image From Url (mtb)", "url"),
+        ("ComfyUIDeployExternalImage", "default_value_url"),
+        ("AILab_LoadImageSimple", "image_path_or_URL"),
+    ],
+)
+def test_loaders_of_addresses_are_known(make: Make, schema: NodeSchema, class_type: str, name: str) -> None:
+    url = "https://host/a.png"
+    found = find_assets(make({"1": {"class_type": class_type, "inputs": {name: url}}}), schema)
+    (finding,) = asset_findings(found)
+
+    assert [(one.input, one.path, one.kind) for one in found] == [(name, url, "url")]
+    assert (finding.code, finding.field) == ("url_asset", name)
+    assert "when the node runs" in finding.message
+
+
+def test_addresses_stand_one_a_line(schema: NodeSchema) -> None:
+    value = "https://host/a.png\n\n https://host/b.png\nnone"
+
+    assert [path for _, _, path, _ in listed(schema, "LoadImagesFromURL", {"url": value})] == [
+        "https://host/a.png",
+        "https://host/b.png",
+    ]
+
+
+def test_a_path_from_where_the_server_was_started_stays_one(make: Make) -> None:
+    workflow = make({"1": {"class_type": "VHS_LoadAudio", "inputs": {"audio_file": "input/a.mp3"}}})
+    placed = place_assets(workflow, {(NodeId("1"), "audio_file"): "ab12/a.mp3"})
+
+    assert placed.node("1").inputs["audio_file"] == "input/ab12/a.mp3"
+
+
+@pytest.mark.parametrize(
+    ("widgets", "found"),
+    [
+        (["", "a.png", "lanczos"], [("image", "input", "a.png", "input")]),
+        (["a.png", "alpha", "image"], [("image", "input", "a.png", "input")]),
+        (["https://host/a", "", "lanczos"], [("image_path_or_URL", "input", "https://host/a", "url")]),
+        (["", "alpha", "image"], []),
+        (["O:/pictures/a.png", "", "lanczos"], []),
+    ],
+)
+def test_a_list_of_another_version_invents_no_file(
+    schema: NodeSchema, widgets: list[str], found: list[tuple[str, str, str, str]]
+) -> None:
+    assert listed(schema, "AILab_LoadImage", {WIDGETS: widgets}) == found

@@ -40,6 +40,21 @@ PACKS = json.loads(resources.files("comfyfarm.workflow").joinpath("pack_folders.
         ("WanVideoVAELoaderMultiGPU", "model_name", "vae"),
         ("CheckpointLoader|pysssss", "ckpt_name", "checkpoints"),
         ("SUPIR_model_loader_v2", "supir_model", "checkpoints"),
+        ("ADE_AnimateDiffLoRALoader", "name", "animatediff_motion_lora"),
+        ("ADE_AnimateDiffLoRALoader", "lora_name", "animatediff_motion_lora"),
+        ("ControlNetLoaderAdvanced", "cnet", "controlnet"),
+        ("ControlNetLoaderAdvanced", "control_net_name", "controlnet"),
+        ("DiffControlNetLoaderAdvanced", "cnet", "controlnet"),
+        ("ControlNetLoaderWithLoraAdvanced", "cn_lora_name", "controlnet"),
+        ("PixArtCheckpointLoader", "ckpt_name", "checkpoints"),
+        ("T5v11Loader", "t5v11_name", "t5"),
+        ("HYDiTTextEncoderLoader", "clip_name", "text_encoders"),
+        ("SD3ModelSelect", "transformer", "checkpoints"),
+        ("SD3ModelSelect", "t5", "text_encoders"),
+        ("ExtractFluxLoRA", "finetuned_model", "diffusion_models"),
+        ("DynamiCrafterCNLoader", "ckpt_name", "controlnet"),
+        ("WhisperModelLoader", "model", "audio_encoders"),
+        ("AILab_YoloV8", "yolo_model", "ultralytics"),
     ],
 )
 def test_common_loaders_of_packs_have_a_folder(class_type: str, name: str, folder: str) -> None:
@@ -50,12 +65,14 @@ def test_every_row_of_the_tables_can_be_read() -> None:
     for class_type, inputs in PACKS["files"].items():
         for name, given in SHIPPED.of(class_type).inputs.items():
             assert isinstance(given, ModelInput)
-            has_folder = given.role in {Role.FILE, Role.DIRECTORY, Role.EDITOR}
+            has_folder = given.role not in {Role.HUB, Role.FETCHED, Role.PRESET}
             assert bool(given.folders) == has_folder, f"{class_type}.{name}"
             assert all(re.fullmatch(r"[\w-]+", folder) for folder in given.folders)
         assert inputs
     for class_type in PACKS["counted_inputs"]:
         assert SHIPPED.of(class_type).counted != SHIPPED.of("Other").counted
+    for class_type, pictures in PACKS["input_files"].items():
+        assert SHIPPED.asset_inputs(class_type).keys() == pictures.keys()
     for class_type in PACKS["texts"]:
         assert SHIPPED.of(class_type).texts
 
@@ -76,6 +93,7 @@ def test_a_short_form_that_means_nothing_is_refused() -> None:
         ("loras@3", ModelInput(Role.FILE, ("loras",), 3)),
         ("vae@9+3", ModelInput(Role.FILE, ("vae",), 9, 3)),
         ("~loras", ModelInput(Role.EDITOR, ("loras",))),
+        ("*loras@0", ModelInput(Role.LIST, ("loras",), 0)),
         ("unet|vae", ModelInput(Role.FILE, ("diffusion_models", "vae", "unet"))),
         ("hub@1", ModelInput(Role.HUB, (), 1)),
         ("diffusers/", ModelInput(Role.DIRECTORY, ("diffusers",))),
@@ -86,7 +104,18 @@ def test_the_short_form_of_a_loaders_input(text: str, given: ModelInput) -> None
 
 
 @pytest.mark.parametrize(
-    "value", ["None", "none", "Baked VAE", ".none", ".use_ckpt_vae", "(use same)", "Default"]
+    "value",
+    [
+        "None",
+        "none",
+        "Baked VAE",
+        ".none",
+        ".use_ckpt_vae",
+        "(use same)",
+        "Default",
+        "Auto: sdxl",
+        "Put .pt models into /models/ultralytics",
+    ],
 )
 def test_packs_have_many_words_for_no_file(value: str) -> None:
     assert SHIPPED.is_sentinel("Efficient Loader", "vae_name", value)

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from comfyfarm.ids import NodeId
+from comfyfarm.workflow.checks.check import check
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.node import Link
-from comfyfarm.workflow.prefix import expected_outputs, with_output_prefix
+from comfyfarm.workflow.prefix import expected_outputs, prefix_findings, with_output_prefix
 from comfyfarm.workflow.schema import NodeSchema
 
 Make = Callable[[dict[str, Any]], Workflow]
@@ -34,6 +35,46 @@ def test_the_old_prefix_is_kept_inside_the_new(
     good["2"]["inputs"]["filename_prefix"] = old
 
     assert with_output_prefix(make(good), schema, "job").node("2").inputs["filename_prefix"] == new
+
+
+@pytest.mark.parametrize(
+    ("prefix", "is_told"),
+    [
+        ("../../x", True),
+        ("a/../../x", True),
+        ("..\\x", True),
+        ("/abs/x", True),
+        ("C:\\x", True),
+        ("..", False),
+        ("a/../x", False),
+        ("video/x", False),
+        ("", False),
+    ],
+)
+def test_a_prefix_that_leads_out_of_the_output_folder_is_told(
+    good: dict[str, Any], make: Make, schema: NodeSchema, prefix: str, is_told: bool
+) -> None:
+    good["2"]["inputs"]["filename_prefix"] = prefix
+    found = [one for one in check(make(good), schema) if one.code == "path_escape"]
+
+    places = [(one.severity, one.node, one.field) for one in found]
+    assert places == [("warning", "2", "filename_prefix")] * is_told
+
+
+@pytest.mark.parametrize(
+    ("class_type", "name", "value"),
+    [
+        ("SaveImageDataSetToFolder", "folder_name", ".."),
+        ("SaveLoRA", "prefix", "../x"),
+        ("SaveVideo", "filename_prefix", "../x"),
+    ],
+)
+def test_all_inputs_that_say_where_to_save_are_looked_at(
+    make: Make, schema: NodeSchema, class_type: str, name: str, value: str
+) -> None:
+    (found,) = prefix_findings(make({"1": {"class_type": class_type, "inputs": {name: value}}}), schema)
+
+    assert (found.code, found.field) == ("path_escape", name)
 
 
 def test_a_default_is_added_where_the_file_leaves_it_out(make: Make, schema: NodeSchema) -> None:

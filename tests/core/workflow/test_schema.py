@@ -88,6 +88,16 @@ def test_a_servers_answer_is_a_schema_with_infinities_and_oddities() -> None:
     assert pickle.loads(pickle.dumps(schema)).knows("Odd")  # noqa: S301
 
 
+def test_a_class_without_inputs_costs_no_other_class(caplog: pytest.LogCaptureFixture) -> None:
+    answer = {**server_answer(), "Broken": {"output": []}, "Worse": None}
+    schema = NodeSchema.from_object_info(answer, name="s")
+
+    assert schema.knows("Odd")
+    assert not schema.knows("Broken")
+    assert "Broken, Worse" in caplog.text
+    assert schema.sha256 == NodeSchema.from_object_info(server_answer(), name="s").sha256
+
+
 def test_files_are_not_in_the_digest_and_classes_are() -> None:
     with_models = NodeSchema.from_object_info(server_answer("a.safetensors", "b"), name="x")
     without = NodeSchema.from_object_info(server_answer(), name="y")

@@ -2,7 +2,14 @@
 
 import pytest
 
-from comfyfarm.workflow.packs.urls import from_aux_id, repo_key, repo_name, repo_url, split_commit
+from comfyfarm.workflow.packs.urls import (
+    from_aux_id,
+    masked_id,
+    repo_key,
+    repo_name,
+    repo_url,
+    split_commit,
+)
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -42,6 +49,20 @@ def test_repositories_are_compared_without_capitals_and_named_by_their_last_part
 
 def test_an_aux_id_is_a_repository_of_github() -> None:
     assert from_aux_id("kijai/ComfyUI-KJNodes") == "https://github.com/kijai/ComfyUI-KJNodes"
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("https://user:hunter2@github.com/a/b", "https://***@github.com/a/b"),
+        ("hunter2@github.com/a/b", "***@github.com/a/b"),
+        ("user:hunter2@github.com/a/b", "***@github.com/a/b"),
+        ("a/b?token=hunter2", "a/b?token=***"),
+        ("a b/c", "a b/c"),
+    ],
+)
+def test_an_id_is_printed_without_a_login(text: str, printed: str) -> None:
+    assert masked_id(text) == printed
 
 
 @pytest.mark.parametrize("aux_id", ["", "kijai", "a/b/c", "../x", "a b/c", "https://github.com/a/b"])

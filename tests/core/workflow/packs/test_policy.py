@@ -115,3 +115,9 @@ def test_nodes_that_no_server_runs_need_no_leave(packs: Any, schema: NodeSchema)
 
     assert judged(packs, schema, *nodes, allow_classes=()) == []
     assert judged(packs, schema, packs.node("Anything Everywhere"), allow_classes=()) != []
+
+
+@pytest.mark.parametrize("entry", ["[]*?!-x]", "Show Text [Crystools]", "[[]a", "[!a]", "]", "[a-z]"])
+def test_brackets_of_a_pattern_stand_for_themselves(packs: Any, schema: NodeSchema, entry: str) -> None:
+    assert judged(packs, schema, packs.node(entry), allow_classes=(entry + "*",)) == []
+    assert judged(packs, schema, packs.node("a"), allow_classes=(entry,)) == [("class_not_allowed", "1")]

@@ -428,3 +428,17 @@ def test_real_files_and_the_real_class_map(
 
     assert {row.url for row in found.packs} == expected
     assert {row.class_type for row in found.packs} == {row["class_type"] for row in truth["custom_nodes"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://user:hunter2@github.com/a/b", "hunter2@github.com/a/b", "x?token=hunter2", "a:hunter2@b/c"],
+)
+def test_a_login_in_what_a_node_says_of_its_pack_is_not_told(
+    schema: NodeSchema, packs: Any, text: str
+) -> None:
+    nodes = [packs.node("A", cnr=text), packs.node("B", aux=text), packs.node("C", aux="a/b", ver=text)]
+    found = resolve_packs(nodes, schema)
+
+    assert codes(found.findings).count("bad_pack_id") == 2
+    assert "hunter2" not in found.model_dump_json()

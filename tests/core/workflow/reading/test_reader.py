@@ -138,9 +138,23 @@ def test_what_cannot_be_kept_is_mended_for_the_report() -> None:
     ]
 
 
-@pytest.mark.parametrize("data", [b"{}", b'{"prompt":{}}', b'{"version":0.4}'])
+@pytest.mark.parametrize("data", [b"{}", b'{"prompt":{}}'])
 def test_a_graph_without_nodes_is_refused(data: bytes) -> None:
     assert refusal(data).findings[-1].code == "empty_graph"
+
+
+@pytest.mark.parametrize(
+    "tree", [{str(n): n for n in range(5000)}, {f"t{n}": n for n in range(5000)}, {"v": 1}], ids=range(3)
+)
+def test_json_without_anything_like_a_node_is_one_error(tree: dict[str, int]) -> None:
+    assert noticed(json.dumps(tree).encode()) == [("not_a_workflow", "error")]
+
+
+def test_many_stray_keys_are_counted(good: dict[str, Any]) -> None:
+    found = read(json.dumps({**good, **{f"t{n}": n for n in range(1000)}}).encode(), name="w").findings
+
+    assert [one.code for one in found] == ["stray_key"] * 21
+    assert found[-1].message.startswith("980 more keys")
 
 
 def test_a_byte_order_mark_is_accepted_with_a_warning(good: dict[str, Any]) -> None:

@@ -172,6 +172,21 @@ def test_what_holds_no_graph_is_refused(tree: Any) -> None:
     assert caught.value.findings[-1].code in {"not_a_workflow", "empty_graph", "class_type"}
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_nodes_by_their_ids_are_read_like_a_list(has_ids: bool) -> None:
+    whole, tree = ui(), ui()
+    tree["nodes"] = {str(node["id"]): node for node in tree["nodes"]}
+    tree["links"] = {str(link[0]): link for link in tree["links"]}
+    if not has_ids:
+        for node in tree["nodes"].values():
+            del node["id"]
+    found = reading(tree)
+
+    assert found.format == "ui"
+    assert found.workflow == reading(whole).workflow
+    assert len(found.workflow.nodes) == 2
+
+
 def test_a_broken_graph_in_a_text_says_where() -> None:
     with pytest.raises(Refused, match=r"not JSON: .* at line 1"):
         reading({"workflow": '{"1": {"class_type"'})

@@ -106,6 +106,31 @@ def test_f4_native_reroutes_are_transparent(run: Run, tricky: Tricky) -> None:
     assert run(tree).graph == run(tricky("e6_base")).graph
 
 
+@pytest.mark.parametrize("mode", [0, 2, 4])
+def test_a_primitive_types_its_value_whatever_its_mode(run: Run, tricky: Tricky, mode: int) -> None:
+    tree = tricky("e9")
+    whole = run(tree).graph
+    for node in tree["nodes"]:
+        if node["type"] == "PrimitiveNode":
+            node["mode"] = mode
+
+    assert any(node["type"] == "PrimitiveNode" for node in tree["nodes"])
+    assert run(tree).graph == whole
+
+
+@pytest.mark.parametrize("node_id", [2**64, 10**199, 1.5, "x" * 200], ids=range(4))
+def test_an_odd_id_costs_no_node(run: Run, tricky: Tricky, node_id: Any) -> None:
+    tree = tricky("e6_base")
+    (last,) = [node for node in tree["nodes"] if node["type"] == "SaveImage"]
+    last["id"] = node_id
+    for link in tree["links"]:
+        link[3] = node_id if link[3] == 8 else link[3]
+    made = run(tree)
+
+    assert made.findings == ()
+    assert made.graph[str(node_id)]["class_type"] == "SaveImage"
+
+
 def test_f5_the_value_of_a_linked_primitive_wins(run: Run, tricky: Tricky) -> None:
     made = run(tricky("e9"))
 

@@ -116,10 +116,14 @@ def test_no_damage_to_a_real_file_raises(tricky: Callable[[str], Any], data: st.
 
 
 def test_ids_and_slots_of_every_kind() -> None:
-    no_ids: list[Any] = [None, True, "", 1.5, [], 10**400, "x" * 500]
+    no_ids: list[Any] = [None, True, "", float("nan"), float("inf"), [], 10**400, "x" * 500]
     no_slots: list[Any] = [-1, True, None, 1.0, "x", 10**30]
 
     assert [id_of(value) for value in (7, "7", 7.0, "a:b", -10)] == ["7", "7", "7", "a:b", "-10"]
-    assert [id_of(value) for value in no_ids] == [None] * 7
+    assert [id_of(value) for value in no_ids] == [None] * 8
+    assert [id_of(value) for value in (2**64, 10**199, 1.5, 1e300)] == [
+        "18446744073709551616", f"1{'0' * 199}", "1.5", "1e+300",
+    ]  # fmt: skip
+    assert id_of("x" * 200) == "x" * 200
     assert [number(value) for value in (3, "3")] == [3, 3]
     assert [number(value) for value in no_slots] == [-1] * 6
