@@ -186,7 +186,7 @@ async def _preflight(request: RenderRequest, host: str | None) -> tuple[Prepared
 
 async def _hydrate(request: RenderRequest, prepared: Prepared, access: S3Access | None) -> None:
     blobs = BlobStore(request.cache_dir)
-    await asyncio.to_thread(refuse_what_cannot_fit, prepared.models, blobs)
+    await asyncio.to_thread(refuse_what_cannot_fit, prepared.models, blobs, request.models_dir)
     progress = ByteProgress(sum(model.size for model in missing(prepared.models, blobs)))
     await asyncio.gather(
         *(

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import yaml
@@ -15,6 +15,11 @@ import yaml
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.pinned import Placed
 from comfyfarm.errors import ForeignFile, InputError, TryLater
+
+_FOREIGN = (
+    "not ours, and never overwritten; move them away, or name no models folder when they are the files that "
+    "the lock means:"
+)
 
 
 def link_models(
@@ -35,15 +40,26 @@ def link_models(
         InputError: a path leads out of the folder, or two models claim one path.
         TryLater: the folder cannot be written.
     """
+    wanted = refuse_foreign(models, blobs, models_dir)
+    for link, blob in wanted.items():
+        _link(link, blob, hard=hard)
+    return tuple(wanted)
+
+
+def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path) -> Mapping[Path, Path]:
+    """Where each model will be linked, and to which blob; asked before anything is fetched.
+
+    Raises:
+        ForeignFile: files that are not ours lie there, all of them named.
+        InputError: a path leads out of the folder, or two models claim one path.
+    """
     root = models_dir.expanduser().absolute()
     wanted = _wanted(models, blobs, root)
     foreign = [link for link, blob in wanted.items() if _is_foreign(link, blob, blobs, root)]
     if foreign:
         lines = [f"  {link}" for link in foreign]
-        raise ForeignFile("\n".join(["not ours, and never overwritten; move them away:", *lines]))
-    for link, blob in wanted.items():
-        _link(link, blob, hard=hard)
-    return tuple(wanted)
+        raise ForeignFile("\n".join([_FOREIGN, *lines]))
+    return wanted
 
 
 def make_view(lock_digest: str, models: Iterable[Placed], blobs: BlobStore) -> Path:

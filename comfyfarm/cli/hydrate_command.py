@@ -30,7 +30,7 @@ def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path |
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
     models = read.models
     blobs = BlobStore((cache or read_settings().cache_dir).absolute())
-    refuse_what_cannot_fit(models, blobs)
+    refuse_what_cannot_fit(models, blobs, link_into)
     with bytes_bar("models", sum(model.size for model in missing(models, blobs))) as advance:
         asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, rereads=True, on_progress=advance))
     if link_into is not None:

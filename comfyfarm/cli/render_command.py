@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from comfyfarm.addresses import expanded, is_address, mask
-from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, runs_to_its_end, say
+from comfyfarm.cli.edge import counted, ends_with_exit_code, log_to_stderr, runs_to_its_end, say
 from comfyfarm.cli.flow_child import run_flow
 from comfyfarm.cli.given_overrides import read_given
 from comfyfarm.cli.pack_options import load_project
@@ -115,6 +115,8 @@ def _request(
     for name in (source, *servers, lock, out, mirror, cache, models_dir, inputs, batch):
         if not is_unicode(str(name)):
             raise UsageError(f"'{mask(str(name))}': is no valid UTF-8; name it otherwise")
+    if models_dir is not None and not models_dir.is_dir():
+        say(f"{models_dir}: there is no such folder yet; it is made, and the servers have to look there")
     source = _absolute(source)
     is_job_file = source.lower().endswith(_JOB_FILES)
     return RenderRequest(
@@ -147,7 +149,9 @@ async def _render(
     ledger = await open_ledger(backends.ledger_url.get_secret_value())
     stop, fault = Stop(grace_s=settings.grace_s), 0
     try:
-        if not await _is_done(ledger, planned):
+        if await _is_done(ledger, planned):
+            say(f"{counted(len(planned.jobs), 'job')} done before: nothing is rendered again")
+        else:
             fault = await _run(request, ledger, backends, settings, stop=stop, verbose=verbose)
         rows = await rows_of(ledger, planned.batch, planned.jobs)
     finally:

@@ -4,6 +4,7 @@ The ids of jobs come from the graph, so one file must give one graph, whatever t
 converted with the shipped schema; where that leaves values without names, a person converts the file once.
 """
 
+import shlex
 from itertools import islice
 
 from comfyfarm.addresses import mask
@@ -47,7 +48,7 @@ def _unnamed(workflow: Workflow, name: str) -> tuple[Finding, ...]:
             "unnamed_values",
             f"nothing says which inputs of {node.class_type} its values are for",
             "convert it once with the node classes of a server that has them: "
-            f"comfyfarm convert {mask(name)} --schema-from URL > api.json",
+            f"comfyfarm convert {shlex.quote(mask(name))} --schema-from URL > api.json",
             node=node.id,
             field=WIDGETS,
         )

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.layout import refuse_foreign
 from comfyfarm.errors import NoRoom
 from comfyfarm.farm.servers import Server
 from comfyfarm.lock.lockfile import Lock, LockedModel
@@ -15,12 +17,19 @@ from comfyfarm.workflow.findings import Severity
 logger = logging.getLogger(__name__)
 
 
-def refuse_what_cannot_fit(models: Sequence[LockedModel], blobs: BlobStore) -> None:
+def refuse_what_cannot_fit(
+    models: Sequence[LockedModel], blobs: BlobStore, models_dir: Path | None = None
+) -> None:
     """Refuse models that the disk of the cache cannot hold. What dead processes left makes room first.
+
+    `models_dir`: where they will be linked.
 
     Raises:
         NoRoom: before anything is fetched.
+        ForeignFile: likewise, since files that are not ours lie where links should go.
     """
+    if models_dir is not None:
+        refuse_foreign(models, blobs, models_dir)
     blobs.sweep()
     facts = HostFacts(
         cached=frozenset(model.sha256 for model in models if blobs.has(model.sha256, size=model.size)),

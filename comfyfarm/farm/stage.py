@@ -58,7 +58,7 @@ async def bring_models(request: RenderRequest, models: Sequence[LockedModel], by
         ForeignFile: files that are not ours lie where links should go.
     """
     blobs = BlobStore(request.cache_dir)
-    refuse_what_cannot_fit(models, blobs)
+    refuse_what_cannot_fit(models, blobs, request.models_dir)
     with bytes_bar(sum(model.size for model in missing(models, blobs))) as advance:
         await hydrate(models, mirror=request.mirror, blobs=blobs, on_progress=advance)
     if request.models_dir is not None:

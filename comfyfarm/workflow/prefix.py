@@ -18,6 +18,7 @@ from comfyfarm.workflow.shown import shown
 
 _PREFIX = "filename_prefix"
 _FOLDER = "folder_name"
+_JOB_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DRIVE = re.compile(r"[A-Za-z]:/")
 _OTHER_INPUT = {
     "SaveImageDataSetToFolder": _FOLDER,
@@ -92,9 +93,14 @@ def _escapes(old: str, *, is_folder: bool) -> bool:
 
 
 def _inside(old: str) -> str:
-    """The old prefix without what would lead out of the job's own folder."""
+    """The old prefix without what would lead out of the job's own folder, and without an older job's.
+
+    A picture that a farm made carries the graph as it was sent, with that job's id in front.
+    """
     parts = slashed(old).split("/")
     folders = [part for part in parts[:-1] if part not in {"", ".", ".."}]
+    while folders and _JOB_ID.fullmatch(folders[0]):
+        del folders[0]
     last = parts[-1] if parts[-1] not in {"", ".", ".."} else "ComfyUI"
     return "/".join([*folders, last])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.errors import NoRoom
+from comfyfarm.errors import ForeignFile, NoRoom
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.lock.lockfile import LockedModel
 
@@ -63,3 +63,16 @@ async def test_a_render_is_refused_before_anything_is_fetched(project: Any, serv
 
     assert served.prompts == []
     assert not (project.root / "cache" / ".partial").exists()
+
+
+def test_files_that_are_not_ours_are_named_before_anything_is_fetched(tmp_path: Path) -> None:
+    file = tmp_path / "models" / "checkpoints" / "m.safetensors"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"mine")
+    blobs = BlobStore(tmp_path / "cache")
+
+    with pytest.raises(ForeignFile, match=r"m\.safetensors"):
+        refuse_what_cannot_fit([model(4)], blobs, tmp_path / "models")
+    refuse_what_cannot_fit(
+        [model(4, path="n.safetensors")], BlobStore(tmp_path / "cache"), tmp_path / "models"
+    )
