@@ -40,7 +40,7 @@ from comfyfarm.lock.host_packs import host_index
 from comfyfarm.lock.locked_packs import locked_packs
 from comfyfarm.lock.lockfile import Lock, read_lock, write_lock
 from comfyfarm.lock.match import wanted
-from comfyfarm.lock.pins import make_lock, needs_of
+from comfyfarm.lock.pins import dropped_pins, make_lock, needs_of
 from comfyfarm.lock.source_secrets import secret_findings
 from comfyfarm.workflow.findings import Finding, Refused, has_errors
 from comfyfarm.workflow.packs.index import merged
@@ -203,7 +203,8 @@ def _lock(asked: _Asked, notes: dict[Finding, None]) -> tuple[Lock, NodeSchema]:
     )  # fmt: skip
     notes.update(dict.fromkeys(workflows.findings))
     warnings: list[Finding] = []
-    lock = _made(asked, schema, workflows, found, warnings)
+    earlier = _earlier(asked.output)
+    lock = _made(asked, schema, workflows, found, warnings, pinned=earlier)
     needed = [row for resolution in workflows.packs for row in resolution.needed]
     python = solved(asked.environment, needed, index, warnings, custom_nodes=asked.packs.custom_nodes)
     if python is not None:
@@ -212,11 +213,19 @@ def _lock(asked: _Asked, notes: dict[Finding, None]) -> tuple[Lock, NodeSchema]:
     wrong = [note for note in notes if has_errors([note])]
     if wrong:
         raise Refused(asked.files[0] if len(asked.files) == 1 else "the workflows", wrong)
+    if earlier is not None:
+        notes.update(dict.fromkeys(dropped_pins(earlier, lock, name=mask(str(asked.output)))))
     return lock, schema
 
 
 def _made(
-    asked: _Asked, schema: NodeSchema, workflows: Wanted, found: Sequence[Found], notes: list[Finding]
+    asked: _Asked,
+    schema: NodeSchema,
+    workflows: Wanted,
+    found: Sequence[Found],
+    notes: list[Finding],
+    *,
+    pinned: Lock | None,
 ) -> Lock:
     wants = wanted(needs_of(workflows.references))
     packs, missing = locked_packs(workflows.packs, [pack for one in found for pack in one.imported.packs])
@@ -232,7 +241,7 @@ def _made(
         missing=(*missing, *(item for one in found for item in one.imported.missing)),
         python=next((one.imported.python for one in found if one.imported.python is not None), None),
         hints=(*workflows.hints, *(hint for one in found for hint in one.hints)),
-        pinned=_earlier(asked.output),
+        pinned=pinned,
         size_of=web_size,
         warnings=notes,
     )

@@ -26,6 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 SHIPPED_VERSION = "0.27"
 """Of the node classes that are shipped: a lock made with them is made for it."""
+_MOST_NAMED = 3
 _FOR_SOLVING = ("--wheelhouse", "--python-version", "--platform")
 _PYTHON = re.compile(r"3\.\d{1,2}(?:\.\d{1,3})?")
 _PLATFORM = re.compile(
@@ -162,14 +163,31 @@ def solved(
     from comfyfarm.lock.pack_requirements import comfyui_requirements, requirements_of
 
     sources = [comfyui_requirements(expanded(Path(given.comfyui)))]
+    counted: dict[str, str] = {}
     if custom_nodes:
-        packs = [*needed]
-        if any(row.pack is None for row in needed):
-            packs.extend(_row(pack) for pack in index.installed)
-        sources.extend(requirements_of(packs, index, expanded(Path(custom_nodes))))
-    found = solve_environment(sources, _target(given))
+        others = _others(needed, index)
+        why = _why_counted(needed)
+        named = {row.pack for row in needed}
+        counted = {row.pack: why for row in others if row.pack is not None and row.pack not in named}
+        sources.extend(requirements_of([*needed, *others], index, expanded(Path(custom_nodes))))
+    found = solve_environment(sources, _target(given), counted=counted)
     notes.extend(found.findings)
     return found.python
+
+
+def _others(needed: Sequence[Pack], index: PackIndex) -> list[Pack]:
+    """The packs at hand that no class is known to be of, as long as the pack of some class is not known."""
+    if all(row.pack is not None for row in needed):
+        return []
+    known = {name for row in needed for name in (row.url, row.pack) if name is not None}
+    rows = [_row(pack) for pack in index.installed]
+    return [row for row in rows if (row.url or row.pack) not in known]
+
+
+def _why_counted(needed: Sequence[Pack]) -> str:
+    unknown = list(dict.fromkeys(repr(row.class_type[:80]) for row in needed if row.pack is None))
+    more = ", …" if len(unknown) > _MOST_NAMED else ""
+    return f"counted because the pack of {', '.join(unknown[:_MOST_NAMED])}{more} is not known"
 
 
 def _target(given: EnvironmentOptions) -> "Target":

@@ -31,7 +31,7 @@ from comfyfarm.lock.verify import (
     check_sources,
 )
 from comfyfarm.settings import read_settings
-from comfyfarm.workflow.findings import Finding, has_errors
+from comfyfarm.workflow.findings import Finding, has_errors, warning
 from comfyfarm.workflow.schema import NodeSchema
 
 
@@ -128,6 +128,9 @@ def _against(lock: Lock, place: str, hashes: HashStore) -> Iterator[Finding]:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is no folder; name a models folder, a mirror or a cache")
     # What does not exist yet is an empty cache: all of the lock is missing in it.
+    if not folder.exists():
+        remedy = "correct the path, or fill it: comfyfarm hydrate"
+        yield warning("no_such_place", f"{folder} does not exist", remedy)
     if is_mirror(folder) or not folder.exists():
         yield from check_blobs(lock, name=str(folder), size_at=lambda _sha: None, hashes=hashes)
         return

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from comfyfarm.addresses import mask
+from comfyfarm.cli.job_file_hint import with_job_file_hint
 from comfyfarm.cli.projects import Projects
 from comfyfarm.cli.workflow_files import read_file
 from comfyfarm.errors import NamesMissing
@@ -15,7 +16,7 @@ from comfyfarm.workflow.findings import Finding, Refused, has_errors
 from comfyfarm.workflow.packs.index import PackIndex
 from comfyfarm.workflow.packs.pack import PackResolution
 from comfyfarm.workflow.packs.policy import Policy, pickle_findings, policy_findings
-from comfyfarm.workflow.reading.reader import read
+from comfyfarm.workflow.reading.reader import Reading, read
 from comfyfarm.workflow.references.find import References, find_references
 from comfyfarm.workflow.schema import NodeSchema
 
@@ -55,9 +56,7 @@ def read_workflows(
     resolutions: list[PackResolution] = []
     findings: dict[Finding, None] = {}
     for name, policy in zip(names, projects.policies, strict=True):
-        reading = read(read_file(name), name=name, schema=schema)
-        if has_errors(reading.findings):
-            raise Refused(name, reading.findings)
+        reading = _read(name, schema)
         references.append(find_references(reading.nodes, schema))
         hints.extend(hints_of(reading.nodes))
         resolved = resolve_online(
@@ -74,6 +73,17 @@ def read_workflows(
         refused = policy_findings(reading.nodes, resolved, policy=policy)
         findings.update(dict.fromkeys(_of(refused, name) if len(names) > 1 else refused))
     return Wanted(tuple(names), tuple(references), tuple(hints), tuple(resolutions), tuple(findings))
+
+
+def _read(name: str, schema: NodeSchema) -> Reading:
+    data = read_file(name)
+    try:
+        reading = read(data, name=name, schema=schema)
+    except Refused as exc:
+        raise Refused(name, with_job_file_hint(exc.findings, data)) from exc
+    if has_errors(reading.findings):
+        raise Refused(name, with_job_file_hint(reading.findings, data))
+    return reading
 
 
 def pickles(lock: Lock, workflows: Wanted, projects: Projects) -> tuple[Finding, ...]:

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from comfyfarm.addresses import is_address, mask
 from comfyfarm.lock.lockfile import Lock
+from comfyfarm.lock.python_diff import python_changes
+from comfyfarm.lock.versions import same_version
 
 _SECTIONS = {
     "models": ("folder", "path"),
@@ -38,6 +40,10 @@ class Change(BaseModel):
             return f"{sign} {title}{_content(self.new if self.old is None else self.old)}"
         place = f"{title} {self.field}".strip()
         old, new = (_header(one) if self.field == "header" else one for one in (self.old, self.new))
+        if self.section == "python" and isinstance(old, dict) and isinstance(new, dict):
+            return f"{sign} {place}: {python_changes(old, new)}"
+        if _shown(old) == _shown(new):  # what differs is cut off
+            return f"{sign} {place}: differs"
         return f"{sign} {place}: {_shown(old)} → {_shown(new)}"
 
 
@@ -65,9 +71,13 @@ def _changes(old: Lock, new: Lock) -> list[Change]:
     found.extend(
         Change(section=name, name="", field="", old=one.get(name), new=other.get(name))
         for name in sorted(one.keys() | other.keys())
-        if one.get(name) != other.get(name)
+        if one.get(name) != other.get(name) and not (name == "comfyui" and _is_one_comfyui(old, new))
     )
     return found
+
+
+def _is_one_comfyui(old: Lock, new: Lock) -> bool:
+    return old.comfyui is not None and new.comfyui is not None and same_version(old.comfyui, new.comfyui)
 
 
 def _by(key: tuple[str, ...], items: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -1,9 +1,10 @@
 """One Python environment for ComfyUI and all node packs, solved together; conflicts name both sides."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
 from comfyfarm.lock.conflict import OutOfTries, Tries, smallest_failing
@@ -13,6 +14,7 @@ from comfyfarm.workflow.findings import Finding, error
 
 COMFYUI: Final = "ComfyUI"
 """What ComfyUI's own requirements are called among the packs."""
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _MOST_TRIES = 120
 _MOST_FAULTS = 10
 _MOST_BROKEN = 50
@@ -28,10 +30,14 @@ class Environment:
     findings: tuple[Finding, ...]
 
 
-def solve_environment(sources: Sequence[PackRequirements], target: Target) -> Environment:
+def solve_environment(
+    sources: Sequence[PackRequirements], target: Target, *, counted: Mapping[str, str] = _NONE
+) -> Environment:
     """Solve the requirements of all sources together.
 
     When that cannot be done, the findings name the requirements that exclude each other.
+
+    `counted`: packs of which no class is known to be needed, and why they count all the same.
 
     Raises:
         UsageError: uv is not installed, or the wheelhouse is no folder.
@@ -44,7 +50,7 @@ def solve_environment(sources: Sequence[PackRequirements], target: Target) -> En
     if answer.ending is Ending.SOLVED:
         return Environment(_locked(sources, answer.pins, target), tuple(findings))
     kept = solver.without_broken(lines)
-    return Environment(None, (*findings, *solver.faults(kept, answer)))
+    return Environment(None, (*findings, *solver.faults(kept, answer, counted)))
 
 
 class _Solver:
@@ -70,13 +76,16 @@ class _Solver:
         """The lines that uv can read."""
         return [line for line in lines if line not in self._dropped]
 
-    def faults(self, lines: list[RequirementLine], answer: Answer) -> list[Finding]:
+    def faults(
+        self, lines: list[RequirementLine], answer: Answer, counted: Mapping[str, str]
+    ) -> list[Finding]:
         """What stands in the way: each a smallest set of lines, until the rest can be solved."""
         found: list[Finding] = []
         try:
             while answer.ending is Ending.NO_SOLUTION and len(found) < _MOST_FAULTS:
                 guilty = smallest_failing(self._suspects(lines, answer.reason), self._fails)
-                found.append(_fault(guilty, self._ask(guilty).reason))
+                fault = _fault(guilty, self._ask(guilty).reason)
+                found.append(_with_why(fault, guilty, counted))
                 # One of them is enough for the rest; the others may exclude further ones.
                 lines = [line for line in lines if line != guilty[-1]]
                 answer = self._ask(lines)
@@ -108,6 +117,14 @@ def _fault(guilty: Sequence[RequirementLine], reason: str) -> Finding:
         "take out one of the packs, or take a commit of it whose requirements agree",
         field=names.pop() if len(names) == 1 else None,
     )
+
+
+def _with_why(fault: Finding, guilty: Sequence[RequirementLine], counted: Mapping[str, str]) -> Finding:
+    whys = dict.fromkeys(f"{line.pack} is {counted[line.pack]}" for line in guilty if line.pack in counted)
+    if not whys:
+        return fault
+    remedy = f"say the pack of that class ([packs] in comfyfarm.toml, --node-map), or {fault.remedy}"
+    return fault.model_copy(update={"message": f"{fault.message} ({'; '.join(whys)})", "remedy": remedy})
 
 
 def _unsolved(answer: Answer) -> Finding:

@@ -1,5 +1,6 @@
 """From names to pins: a lock out of a catalogue, and the pins that a workflow needs out of a lock."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from pydantic import JsonValue
@@ -10,10 +11,11 @@ from comfyfarm.lock.hints import Hint, SizeOf
 from comfyfarm.lock.lockfile import Lock, LockedModel, LockedPack, Missing
 from comfyfarm.lock.match import Need
 from comfyfarm.lock.resolve import resolve
-from comfyfarm.workflow.findings import Finding
+from comfyfarm.workflow.findings import Finding, warning
 from comfyfarm.workflow.references.find import References
 
 _NOT_THERE = "the catalogue does not have these models:"
+_MOST_NAMED = 3
 
 
 def make_lock(
@@ -89,11 +91,33 @@ def pin(
         return ()
     catalogue, by_key = _pins(lock)
     state = f"{lock_name} does not pin" if lock is not None else f"there is no {lock_name} to pin"
-    command = f"comfyfarm lock {workflow} --catalog CATALOGUE -o {lock_name}"
+    remedy = run_make([workflow], lock_name)
     found = resolve(needs, catalogue)
-    found.check(f"{state} these models of {workflow}; run `{command}`:", catalogue)
+    found.check(f"{state} these models of {workflow}; {remedy}:", catalogue)
     # What the workflow calls a little differently was given that name, and is not in the lock as such.
     return tuple(by_key.get(key, found.models[key]) for key in sorted(found.models))
+
+
+def run_make(workflows: Sequence[str], lock_name: str) -> str:
+    """What to do where a lock does not cover workflows: a lock is made whole, never added to."""
+    files = " ".join(shlex.quote(workflow) for workflow in workflows)
+    command = f"comfyfarm lock {files} --catalog CATALOGUE -o {shlex.quote(lock_name)}"
+    return f"run `{command}`, and name every workflow there that shares the lock"
+
+
+def dropped_pins(before: Lock, lock: Lock, *, name: str) -> tuple[Finding, ...]:
+    """Says what the lock that is written over pins and the new one does not.
+
+    `name`: what the file is called.
+    """
+    kept = {model.modern_key for model in lock.models}
+    gone = sorted(model.title for model in before.models if model.modern_key not in kept)
+    if not gone:
+        return ()
+    named = ", ".join(gone[:_MOST_NAMED]) + (", …" if len(gone) > _MOST_NAMED else "")
+    count, verb = ("1 model", "is") if len(gone) == 1 else (f"{len(gone)} models", "are")
+    message = f"{count} that {name} pinned before {verb} not in it any more: {named}"
+    return (warning("pins_dropped", message, "name every workflow that shares it"),)
 
 
 def _pins(lock: Lock | None) -> tuple[Catalogue, dict[tuple[str, str], LockedModel]]:

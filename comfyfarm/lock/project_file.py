@@ -18,6 +18,8 @@ PROJECT_FILE: Final = "comfyfarm.toml"
 PROJECT_LIMIT_BYTES: Final = 1024 * 1024
 _POLICY_KEYS = ("allow_classes", "allow_packs", "allow_pickle_sha256")
 _TABLES = ("packs", "policy")
+_REF = re.compile(r"(?:[A-Za-z+]+://[^/]*/|(?:[\w.-]+@)?[\w.-]+:(?!//))[^?]*?[^/?@#:](?P<ref>[@#][^?]*)")
+"""A branch, tag or short commit behind an address; what stands before the host or begins a name is none."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -91,6 +93,9 @@ def _pack_flaws(raw: Any) -> Iterator[str]:
         # A class with a dot, not quoted, is a table in TOML.
         if not isinstance(url, str):
             yield f'packs.{class_type[:80]}: is no text; write "CLASS" = "URL", the class in quotes'
+        elif (ref := _REF.match(split_commit(url)[0])) is not None:
+            said = mask(ref["ref"])[:60]
+            yield f"packs.{class_type[:80]}: {said} is no commit; write its 40 hex digits"
         elif repo_url(split_commit(url)[0]) is None:
             yield f"packs.{class_type[:80]}: {mask(url)[:120]!r} is no address of a git repository; write https://…"
 

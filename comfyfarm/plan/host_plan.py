@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.ids import Sha256
 from comfyfarm.lock.lockfile import Lock, LockedModel, LockedPack
+from comfyfarm.lock.versions import same_version
 from comfyfarm.plan.vram import VramEstimate, estimate_vram
 from comfyfarm.workflow.findings import Finding, error, has_errors, info, warning
 from comfyfarm.workflow.packs.urls import repo_key, repo_url
@@ -206,16 +207,9 @@ def _differences(lock: Lock, host: HostFacts) -> Iterator[Finding]:
     for item in lock.missing:
         message = f"the lock does not pin {item.kind} {item.name}: {item.reason}"
         yield warning("not_pinned", message, "see that the host has it, and what it needs")
-    if None not in {lock.comfyui, host.comfyui} and not _same_version(str(lock.comfyui), str(host.comfyui)):
+    if None not in {lock.comfyui, host.comfyui} and not same_version(str(lock.comfyui), str(host.comfyui)):
         message = f"the lock was made for ComfyUI {lock.comfyui}, and {host.name} has {host.comfyui}"
         yield warning("comfyui_differs", message, "install that version, or make the lock again")
-
-
-def _same_version(one: str, other: str) -> bool:
-    """`0.27` stands for every `0.27.x`; a `v` in front says nothing."""
-    parts = [text.removeprefix("v").split(".") for text in (one, other)]
-    length = min(map(len, parts))
-    return parts[0][:length] == parts[1][:length]
 
 
 def bytes_text(size_bytes: int) -> str:

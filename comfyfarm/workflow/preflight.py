@@ -8,6 +8,7 @@ from typing import TypeVar
 from comfyfarm.addresses import mask
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.checks.check import check
+from comfyfarm.workflow.checks.shifted import with_shifts
 from comfyfarm.workflow.file_node import Editor
 from comfyfarm.workflow.findings import Finding, Refused
 from comfyfarm.workflow.gc_pause import gc_paused
@@ -58,19 +59,19 @@ def report_on(reading: Reading, *, name: str, schema: NodeSchema, packs: PackRul
         choices=packs.choices,
         run={node.class_type for node in reading.workflow.nodes},
     )
-    pack_of = _names(resolved)
+    checked = check(
+        reading.workflow,
+        schema,
+        check_files=schema.live,
+        from_editor=reading.format == "ui",
+        packs=_names(resolved).get,
+    )
     return Report(
         file=mask(name),
         format=reading.format,
         findings=_once(
             *reading.findings,
-            *check(
-                reading.workflow,
-                schema,
-                check_files=schema.live,
-                from_editor=reading.format == "ui",
-                packs=pack_of.get,
-            ),
+            *with_shifts(checked, reading.findings),
             *reference_findings(reading.nodes, references, schema),
             *resolved.findings,
             *policy_findings(reading.nodes, resolved, policy=packs.policy),

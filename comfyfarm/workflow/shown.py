@@ -19,5 +19,10 @@ def shown(value: object, *, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 model`, `2 models`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)

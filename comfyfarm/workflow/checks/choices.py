@@ -32,7 +32,7 @@ def choice_findings(
     if spec.upload is not None or schema.folders.is_asset_input(node.class_type, spec.name):
         if check_files and schema.live and isinstance(value, str):
             yield from _asset(node, spec, value, schema)
-    elif names_a_file(node.class_type, spec.name, spec, folders=schema.folders):
+    elif _is_file_of(node, spec, schema):
         yield from _file(node, spec, value, schema, check_files=check_files, like=like)
     elif options:  # where a list is empty in a schema, the node takes anything
         yield _not_offered(node, spec, value, schema, like)
@@ -89,28 +89,45 @@ def _not_offered(node: Node, spec: InputSpec, value: Value, schema: NodeSchema, 
     options = spec.options or ()
     if schema.live and not options:
         return _nothing_there(node, spec, value, schema)
-    near = like.of(node, spec, value)
+    near = tuple(map(str, options)) if len(options) == 1 else like.of(node, spec, value)
     if isinstance(value, str) and not schema.live and not is_slip(value, options):
         return _newer(node, spec, value, schema, near=near)
-    message = f"{shown(value)} is not one of the {len(options)} values that {schema.name} offers"
+    message = f"{shown(value)} is not {_of_values(len(options))} that {schema.name} offers"
+    remedy = _choose(near)
+    if schema.live and isinstance(value, str) and _is_file_of(node, spec, schema):
+        remedy = f"{_put(node, spec, schema)}, or {remedy}"
     case = next((option for option in near if option.casefold() == str(value).casefold()), None)
     if case is not None and case != value:
         message, near = f"{shown(value)} differs in case from {case!r}, which {schema.name} offers", (case,)
+        remedy = _choose(near)
     # A choice that a dynamic combo does not have is taken and ignored.
     tell = warning if spec.is_dynamic else error
-    return tell("not_in_list", message, _choose(near), node=node.id, field=spec.name)
+    return tell("not_in_list", message, remedy, node=node.id, field=spec.name)
 
 
 def _nothing_there(node: Node, spec: InputSpec, value: Value, schema: NodeSchema) -> Finding:
-    folders = schema.folders.folders(node.class_type, spec.name)
-    where = f"the folder {folders[0]}" if folders else "the folder that the node reads"
     message = f"{schema.name} has no {shown(value)}: it offers no file here at all"
-    return error("not_in_list", message, f"put the file into {where}", node=node.id, field=spec.name)
+    return error("not_in_list", message, _put(node, spec, schema), node=node.id, field=spec.name)
+
+
+def _is_file_of(node: Node, spec: InputSpec, schema: NodeSchema) -> bool:
+    return names_a_file(node.class_type, spec.name, spec, folders=schema.folders)
+
+
+def _put(node: Node, spec: InputSpec, schema: NodeSchema) -> str:
+    folders = schema.folders.folders(node.class_type, spec.name)
+    if folders:
+        return f"put the file into the models folder {folders[0]} of that server"
+    return "put the file into the folder that the node reads"
+
+
+def _of_values(count: int) -> str:
+    return "the one value" if count == 1 else f"one of the {count} values"
 
 
 def _newer(node: Node, spec: InputSpec, value: str, schema: NodeSchema, *, near: tuple[str, ...]) -> Finding:
-    count = len(spec.options or ())
-    message = f"{shown(value)} is not one of the {count} values in {schema.name}; a newer one may have it"
+    offered = _of_values(len(spec.options or ()))
+    message = f"{shown(value)} is not {offered} in {schema.name}; a newer one may have it"
     remedy = f"{_choose(near)}, or check against the server that has it (--schema-from URL)"
     return warning("schema_newer", message, remedy, node=node.id, field=spec.name)
 

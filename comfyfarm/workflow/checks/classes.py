@@ -50,5 +50,6 @@ def _unknown(node: Node, schema: NodeSchema, packs: PackOf | None) -> Iterator[F
         message = f"{message}: the node pack {pack} has it"
         remedy = f"install {pack}, or check against a server that has it (--schema-from URL)"
     else:
-        remedy = "install its node pack, or check against the server that has it (--schema-from URL)"
+        newer = "" if schema.live else ", or a newer ComfyUI has it"
+        remedy = f"install its node pack{newer}; or check against the server that has it (--schema-from URL)"
     yield error("unknown_class", message, remedy, node=node.id, field="class_type")

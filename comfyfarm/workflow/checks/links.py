@@ -27,11 +27,11 @@ def wrong_link(
             "slot_negative", message, "name the output by its number, from 0", node=node.id, field=name
         )
     elif schema.knows(source.class_type) and link.slot >= len(schema.outputs(source.class_type)):
-        count = len(schema.outputs(source.class_type))
+        has = _outputs(len(schema.outputs(source.class_type)))
         tell = error if is_known or not schema.knows(node.class_type) else warning
         yield tell(
             "slot_out_of_range",
-            f"takes output {link.slot} of node {link.node} ({source.class_type}), which has {count}",
+            f"takes output {link.slot} of node {link.node} ({source.class_type}), which has {has}",
             "connect it to an output that exists",
             node=node.id,
             field=name,
@@ -64,6 +64,12 @@ def cycle_findings(view: View) -> Iterator[Finding]:
         way = " → ".join([*turned[:50], "…", first] if len(turned) > 50 else [*turned, first])
         remedy = "cut one of these links: a graph has to end somewhere"
         yield error("cycle", f"a cycle: {way}", remedy, node=first)
+
+
+def _outputs(count: int) -> str:
+    if count < 2:
+        return "output 0 only" if count else "no output"
+    return f"outputs 0 to {count - 1}"
 
 
 def _dangling(node: Node, name: str, link: Link, schema: NodeSchema, *, is_known: bool) -> Finding:

@@ -35,7 +35,8 @@ def usable_nodes(graph: Mapping[str, Any], noticed: list[Finding]) -> dict[str, 
         if _is_usable(key, raw):
             nodes[key] = _node(key, raw, graph, noticed)
     if strays > _MOST_STRAYS:
-        message = f"{strays - _MOST_STRAYS} more keys are no nodes"
+        more = strays - _MOST_STRAYS
+        message = "1 more key is no node" if more == 1 else f"{more} more keys are no nodes"
         noticed.append(warning("stray_key", message, _LEFT_OUT))
     return nodes
 

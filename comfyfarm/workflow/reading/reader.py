@@ -23,6 +23,7 @@ from comfyfarm.workflow.reading.api_graph import (
     usable_nodes,
 )
 from comfyfarm.workflow.reading.both_graphs import disagreement, merged
+from comfyfarm.workflow.reading.other_files import other_file
 from comfyfarm.workflow.reading.wrappers import Found, Graph, find_graphs
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.strict import Flaw, has_bom
@@ -30,6 +31,7 @@ from comfyfarm.workflow.strict import Flaw, has_bom
 if TYPE_CHECKING:
     from comfyfarm.workflow.ui.convert import Converted
 
+EMPTY = "the file is empty"
 MAX_TEXT = 1024 * 1024
 """Characters of one text. Prompts have some thousand; what is longer is a picture or a mesh as base64."""
 
@@ -102,8 +104,11 @@ def _keys(carrier: Embedded) -> str:
 def _from_json(data: bytes, name: str) -> _Source:
     bare = data.removeprefix(b"\xef\xbb\xbf")
     if not bare or bare.isspace():
-        raise Refused(name, [error("not_a_workflow", "the file is empty", EXPORT)])
+        raise Refused(name, [error("not_a_workflow", EMPTY, EXPORT)])
     found = find_graphs(data, name=name)
+    is_unsure = found.ui is None and not (found.api is not None and found.api.sure)
+    if is_unsure and (other := other_file(found.tree)) is not None:
+        raise Refused(name, [other])
     noticed = [placed(flaw, 0) for flaw in _real(found.flaws)]
     if has_bom(data):
         noticed.append(warning("bom", "begins with a byte order mark", "save it as UTF-8 without BOM"))

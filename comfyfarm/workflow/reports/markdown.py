@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from comfyfarm.workflow.findings import Severity
 from comfyfarm.workflow.reports.report import Report
+from comfyfarm.workflow.shown import counted
 
 _ROWS = 200  # of one table; a dashboard is no archive, and `comfyfarm preflight` shows all
 _SHOWN = 300  # characters of a cell
@@ -20,7 +21,12 @@ def _section(report: Report) -> Iterator[str]:
         for severity in (Severity.ERROR, Severity.WARNING)
     )
     yield f"# {_cell(report.file)}"
-    yield f"{report.format} format, {errors} errors, {warnings} warnings, {len(report.references)} models"
+    counts = (
+        counted(errors, "error"),
+        counted(warnings, "warning"),
+        counted(len(report.references), "model"),
+    )
+    yield f"{report.format} format, {', '.join(counts)}"
     order = list(Severity)
     findings = sorted(report.findings, key=lambda found: order.index(found.severity))
     yield from _table(

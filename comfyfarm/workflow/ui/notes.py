@@ -2,7 +2,7 @@
 
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.findings import Finding, error, info, warning
-from comfyfarm.workflow.shown import shown
+from comfyfarm.workflow.shown import counted, shown
 
 
 def bad_node(what: str) -> Finding:
@@ -67,7 +67,8 @@ def dangling(node: str, field: str, link: str) -> Finding:
 def dangling_rows(count: int, where: str) -> Finding:
     """Rows of a link table to nodes that are gone."""
     place = f"of subgraph {shown(where)} " if where else ""
-    message = f"{count} rows of the link table {place}name nodes that are not in the file; they are dropped"
+    rows, verb, drop = counted(count, "row"), *(("names", "it is") if count == 1 else ("name", "they are"))
+    message = f"{rows} of the link table {place}{verb} nodes that are not in the file; {drop} dropped"
     return warning("dangling_ui_link", message, "save the file again from a current editor")
 
 
@@ -104,7 +105,10 @@ def host_vs_inner(node: str, field: str, *, host: object, inner: object) -> Find
         f"the subgraph node has {shown(host)} and the node inside has {shown(inner)}: "
         "editors before 1.58 run the inner one, later ones that of the subgraph node"
     )
-    remedy = "open the file in the editor, set the value that is meant, and save it; --editor chooses here"
+    remedy = (
+        "open the file in the editor, set the value that is meant, and save it; "
+        "comfyfarm convert --editor 1.45|1.58 writes the graph with one of them"
+    )
     return warning("host_vs_inner", message, remedy, node=NodeId(node), field=field)
 
 

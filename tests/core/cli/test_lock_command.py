@@ -599,6 +599,19 @@ def _checkout(folder: Path, url: str) -> str:
     return done.stdout.strip()
 
 
+def test_a_lock_made_anew_says_which_pins_of_other_workflows_it_has_not(
+    command: Command, lock: Path, picture: Path, library: Path
+) -> None:
+    words = ["--catalog", library, "-o", lock, "--json"]
+    told = command("lock", picture, *words)
+    (one,) = json.loads(told.stdout)["findings"]
+
+    assert (told.exit_code, one["code"], json.loads(lock.read_text())["models"]) == (0, "pins_dropped", [])
+    assert one["message"].startswith(f"2 models that {lock} pinned before are not in it any more: ")
+    assert f"warning: pins_dropped: {one['message']}; name every workflow that shares it" in told.stderr
+    assert json.loads(command("lock", picture, *words).stdout)["findings"] == []
+
+
 def test_verify_says_which_packs_of_a_workflow_are_not_locked(command: Command, tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps(catalogue("b.safetensors")))
     ui = with_hint(tmp_path)
@@ -653,6 +666,8 @@ def test_the_python_environment_is_solved_and_a_conflict_names_both_packs(
     assert command(*unrelated, *more).exit_code == 0
     assert (refused.exit_code, finding["code"]) == (1, "environment_conflict")
     assert all(word in finding["message"] for word in ("One", "farmdemo<2", "Two", "farmdemo>=2"))
+    assert "Two is counted because the pack of 'MyNode' is not known" in finding["message"]
+    assert "--node-map" in finding["remedy"]
     assert not (tmp_path / "l").exists()
     (tmp_path / "nodes" / "Two" / "requirements.txt").write_text("")
     assert command(*words, *more).exit_code == 0

@@ -102,3 +102,43 @@ def test_a_workflow_that_cannot_be_read_leaves_the_json_whole(
     told = command("lock", "verify", lock, tmp_path / "w.json", "--json")
 
     assert (told.exit_code, set(found(told))) == (1, {"no_source", "bad_json"})
+
+
+def test_the_remedy_names_all_workflows_that_were_given(
+    command: Command, lock: Path, upscale: Path, picture: Path
+) -> None:
+    lock.write_text('{"version": 1, "models": []}')
+    one = found(command("lock", "verify", lock, picture, upscale, "--json"))["not_locked"]
+
+    assert f"`comfyfarm lock {picture} {upscale} --catalog CATALOGUE -o {lock}`" in one["remedy"]
+    assert "name every workflow" in one["remedy"]
+
+
+def test_a_pack_that_was_missing_and_now_has_a_commit_is_not_locked(
+    command: Command, lock: Path, own: Path, tmp_path: Path
+) -> None:
+    gap = {"kind": "pack", "name": "Mine", "reason": f"no commit of {PACK} is known"}
+    lock.write_text(json.dumps(json.loads(lock.read_text()) | {"missing": [gap]}))
+    config = tmp_path / "comfyfarm.toml"
+    config.write_text(f'[packs]\n"MyNode" = "{PACK}"\n')
+    before = command("lock", "verify", lock, own, "--json")
+    config.write_text(f'[packs]\n"MyNode" = "{PACK}@{"b" * 40}"\n')
+    now = command("lock", "verify", lock, own, "--json")
+
+    assert (before.exit_code, "not_locked" in found(before)) == (0, False)
+    assert (now.exit_code, "b" * 40 in found(now)["not_locked"]["message"]) == (1, True)
+
+
+def test_a_place_that_does_not_exist_is_said_once_and_the_remedy_is_hydrate(
+    command: Command, lock: Path, tmp_path: Path
+) -> None:
+    told = command("lock", "verify", lock, "--against", tmp_path / "nope")
+    cache = command("lock", "verify", lock, "--cache", "--json")
+
+    assert told.exit_code == 1
+    assert told.stderr.count(f"{tmp_path / 'nope'} does not exist") == 1
+    assert "comfyfarm hydrate" in found(cache)["file_missing"]["remedy"]
+    (tmp_path / "nope" / "checkpoints").mkdir(parents=True)
+    there = command("lock", "verify", lock, "--against", tmp_path / "nope", "--json")
+    assert "no_such_place" not in found(there)
+    assert "comfyfarm hydrate" in found(there)["file_missing"]["remedy"]

@@ -14,6 +14,8 @@ import pytest
 from click.testing import Result
 
 from comfyfarm.cli import main
+from comfyfarm.lock.lockfile import Lock
+from comfyfarm.outputs.provenance import Provenance
 from fake_server.comfy import FakeComfy
 from fake_server.comfy.extra_nodes import ExtraNodes
 
@@ -36,6 +38,82 @@ def test_a_folder_is_looked_through_and_media_without_a_graph_are_passed_over(
     named = command("preflight", tmp_path / "input.mp4", "--json")
     assert named.exit_code == 1
     assert json.loads(named.stdout)["findings"][0]["code"] == "not_comfy_metadata"
+
+
+_LOCK = {"version": 1, "models": [], "repos": [], "packs": []}
+_PROVENANCE = {
+    "format": 1,
+    "job": "j",
+    "batch": "b",
+    "workflow_sha256": "0" * 64,
+    "overrides": {},
+    "models": [],
+    "attempts": 1,
+    "timings": {},
+    "files": [],
+}
+_CLASS = {"input": {"required": {}}, "output": [], "python_module": "nodes"}
+_SCHEMA = {"Own": _CLASS, "comfyfarm_folders": {"Own": {"file": ["loras"]}}}
+
+
+def test_files_of_a_folder_that_are_no_workflows_are_passed_over(
+    command: Command, picture: Path, tmp_path: Path
+) -> None:
+    others = {
+        "lock": _LOCK,
+        "provenance": _PROVENANCE,
+        "schema": _SCHEMA,
+        "models": {"models": [{}]},
+        "x": [1],
+    }
+    for name, tree in others.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(tree))
+    told = command("preflight", tmp_path)
+
+    assert told.exit_code == 0
+    first = ", ".join(str(tmp_path / f"{name}.json") for name in ("lock", "models", "provenance"))
+    assert f"5 files that are no workflows are passed over: {first}, …" in told.stderr
+    assert told.stderr.splitlines()[-1] == "6 files: 0 with errors, 5 passed over"
+    printed = command("preflight", tmp_path, "--json")
+    assert [Path(json.loads(line)["file"]).name for line in printed.stdout.splitlines()] == ["picture.json"]
+    assert "with errors" not in printed.stderr
+
+
+def test_what_may_have_been_a_workflow_stays_a_report(command: Command, tmp_path: Path) -> None:
+    files = {"empty": "", "broken": "{", "node": '{"1": {"inputs": {}}}', "nothing": "{}"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    told = command("preflight", tmp_path)
+
+    assert told.exit_code == 1
+    assert told.stderr.splitlines() == ["4 files: 4 with errors"]
+
+
+@pytest.mark.parametrize(
+    ("tree", "kind"),
+    [
+        (_SCHEMA, "is a saved node schema"),
+        ({**_SCHEMA, "prompt": _CLASS}, "is a saved node schema"),
+        (_PROVENANCE, "is the record of a rendered job"),
+        ({**_LOCK, "python": {"inputs": {}}}, "is a lock"),
+        ({"models": []}, "is a catalogue"),
+    ],
+)
+def test_a_named_file_that_is_no_workflow_is_said_to_be_what_it_is(
+    command: Command, tmp_path: Path, tree: object, kind: str
+) -> None:
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(tree))
+    told = command("preflight", file, "--json")
+    (finding,) = json.loads(told.stdout)["findings"]
+
+    assert (told.exit_code, finding["code"], finding["severity"]) == (1, "not_a_workflow", "error")
+    assert finding["message"].startswith(kind)
+
+
+def test_the_record_of_a_job_has_the_keys_that_it_is_known_by() -> None:
+    assert Provenance.model_fields.keys() >= _PROVENANCE.keys()
+    assert Lock.model_fields.keys() >= _LOCK.keys()
 
 
 def test_one_sarif_log_holds_all_files(command: Command, picture: Path, tmp_path: Path) -> None:

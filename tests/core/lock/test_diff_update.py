@@ -117,3 +117,37 @@ def test_a_hub_repository_moves_to_the_catalogues_revision() -> None:
         update_lock(lock, catalogue("2", "3"))
     with pytest.raises(Unresolved, match=r"a/b \(a hub repo\)"):
         update_lock(lock, catalogue())
+
+
+def test_a_python_environment_says_which_pins_differ() -> None:
+    def lock(version: str, *pins: tuple[str, str, str]) -> Lock:
+        rows = [{"name": name, "version": one, "hashes": [digest], "via": []} for name, one, digest in pins]
+        return Lock.model_validate(
+            {"python": {"platform": "linux", "requirements": rows, "version": version}}
+        )
+
+    many = [(f"a{number}", "1", "h") for number in range(30)]
+    old = lock("3.11", *many, ("numpy", "1", "h"), ("pillow", "2", "h"), ("torch", "3", "h"))
+    new = lock("3.12", *many, ("numpy", "2", "h"), ("pillow", "2", "other"), ("scipy", "4", "h"))
+
+    assert [str(change) for change in diff(old, new)] == [
+        "~ python: version 3.11 → 3.12, numpy 1 → 2, pillow differs, scipy nothing → 4, torch 3 → nothing"
+    ]
+    assert "and 10 more" in str(diff(lock("3.11"), lock("3.11", *many))[0])
+
+
+def test_texts_that_differ_behind_the_cut_are_not_shown_twice(sample: Any) -> None:
+    sources = ["https://h/" + "x" * 200 + end for end in "ab"]
+    old, new = (Lock(models=(model(sample, "a", sources=(source,)),)) for source in sources)
+
+    assert [str(change) for change in diff(old, new)] == ["~ models vae/a sources: differs"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "number"),
+    [("0.27", "0.27.0", 0), ("v0.27.1", "0.27", 0), ("0.27.0", "0.27.1", 1), (None, "0.27", 1)],
+)
+def test_a_shorter_version_of_comfyui_stands_for_all_that_begin_so(
+    old: str | None, new: str, number: int
+) -> None:
+    assert len(diff(Lock(comfyui=old), Lock(comfyui=new))) == number

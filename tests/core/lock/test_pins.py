@@ -1,5 +1,6 @@
 """From names to pins."""
 
+import shlex
 from copy import copy
 from typing import Any
 
@@ -9,9 +10,9 @@ from comfyfarm.errors import NamesMissing
 from comfyfarm.ids import NodeId
 from comfyfarm.lock.catalogue import Catalogue, LooseFile
 from comfyfarm.lock.hints import Hint, hints_of
-from comfyfarm.lock.lockfile import Lock, LockedRepo
+from comfyfarm.lock.lockfile import Lock, LockedModel, LockedRepo
 from comfyfarm.lock.match import wanted
-from comfyfarm.lock.pins import make_lock, needs_of, pin
+from comfyfarm.lock.pins import dropped_pins, make_lock, needs_of, pin
 from comfyfarm.lock.resolve import Unresolved
 from comfyfarm.workflow.file_node import FileNode, ModelHint
 from comfyfarm.workflow.findings import Finding
@@ -149,7 +150,31 @@ def test_a_workflow_without_its_lock_is_told_what_to_run(sample: Any) -> None:
 
     assert "there is no comfyfarm.lock" in str(caught.value)
     assert "`comfyfarm lock w.json --catalog CATALOGUE -o comfyfarm.lock`" in str(caught.value)
+    assert "name every workflow there that shares the lock" in str(caught.value)
     assert [name.split(" ")[0] for name in caught.value.names] == ["vae/x.pt", "loras/y.pt"]
+
+
+def test_paths_in_the_command_are_quoted_for_a_shell(sample: Any) -> None:
+    with pytest.raises(NamesMissing) as caught:
+        pin(sample.references(sample.reference("vae", "x.pt")), None, workflow="my w.json", lock_name="a'b")
+
+    command = str(caught.value).split("`")[1]
+    assert shlex.split(command) == ["comfyfarm", "lock", "my w.json", "--catalog", "CATALOGUE", "-o", "a'b"]
+
+
+def test_pins_that_a_new_lock_has_no_more_are_counted_and_named(sample: Any) -> None:
+    before = Lock(
+        models=tuple(
+            LockedModel(folder=folder, path=path, sha256=sample.sha(path), size=1)
+            for folder, path in [("clip", "same"), *(("vae", path) for path in "abcd")]
+        )
+    )
+    after = Lock(models=(LockedModel(folder="text_encoders", path="same", sha256=sample.sha("new"), size=1),))
+    (found,) = dropped_pins(before, after, name="l")
+
+    assert found.message == ("4 models that l pinned before are not in it any more: vae/a, vae/b, vae/c, …")
+    assert found.remedy == "name every workflow that shares it"
+    assert dropped_pins(after, before, name="l") == ()
 
 
 def test_an_unlocked_reference_is_an_error_beside_locked_ones(sample: Any) -> None:

@@ -50,6 +50,12 @@ def test_an_empty_file_chooses_nothing_and_lets_everything_in() -> None:
         ("[packs]\nX = 3\n", ["packs.X: is no text"]),
         ("[packs]\nAnything.Everywhere = 'https://github.com/a/b'\n", ["packs.Anything", "in quotes"]),
         ("[packs]\nX = 'comfyui-x'\n", ["packs.X", "no address of a git repository"]),
+        ("[packs]\nX = 'https://h.org/a/b@main'\n", ["packs.X: @main is no commit; write its 40 hex digits"]),
+        ("[packs]\nX = 'https://h.org/a/b.git@v1.2'\n", ["@v1.2 is no commit"]),
+        ("[packs]\nX = 'https://me:pw@h.org/a/b@feature/x'\n", ["@feature/x is no commit"]),
+        ("[packs]\nX = 'https://h.org/a/b#abc1234'\n", ["#abc1234 is no commit"]),
+        ("[packs]\nX = 'git@h.org:a/b@main'\n", ["@main is no commit"]),
+        (f"[packs]\nX = 'https://h.org/a/b@main@{'a' * 40}'\n", ["@main is no commit"]),
         ("[policy]\nallow_packs = 'x'\n", ["policy.allow_packs: is no list of texts"]),
         ("[policy]\nallow_classes = [1]\n", ["policy.allow_classes: is no list of texts"]),
         ("[policy]\nallow_pickle_sha256 = ['abc']\n", ["policy.allow_pickle_sha256: 'abc' is no SHA-256"]),
@@ -103,3 +109,19 @@ def test_a_folder_of_that_name_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "comfyfarm.toml").write_text("")
 
     assert find_project_file(tmp_path / "a") == tmp_path / "comfyfarm.toml"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "git@github.com:a/b.git",
+        f"git@github.com:a/b@{'a' * 40}",
+        "ssh://git@github.com/a/b",
+        "https://me:word@h.org/a/b",
+        "https://h.org/@me/b",
+        f"https://h.org/a/b#{'A' * 40}",
+        "git+https://h.org/a/b.git",
+    ],
+)
+def test_an_at_sign_that_no_commit_follows_may_belong_to_the_address(address: str) -> None:
+    assert read(f'[packs]\nX = "{address}"\n').packs == {"X": address}

@@ -531,4 +531,4 @@ def test_an_empty_list_of_a_server_says_that_there_is_no_file() -> None:
 
     assert (found.code, found.severity) == ("not_in_list", "error")
     assert found.message == "http://h has no 'x.safetensors': it offers no file here at all"
-    assert found.remedy == "put the file into the folder diffusion_models"
+    assert found.remedy == "put the file into the models folder diffusion_models of that server"
