@@ -148,7 +148,7 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
     ready = ready_jobs(request, sources.jobs, planned, schema)
     warnings = checked(ready, schema, request.project)
     needed = _references(ready, schema)
-    models = pin(needed, lock, workflow=" ".join(sources.workflows), lock_name=sources.lock_name)
+    models = pin(needed, lock, workflows=list(sources.workflows), lock_name=sources.lock_name)
     refuse_pickles(models, request.project.policy, sources.lock_name)
     return Prepared(
         batch=planned.batch,

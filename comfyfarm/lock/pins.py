@@ -70,7 +70,7 @@ def pin(
     references: References,
     lock: Lock | None,
     *,
-    workflow: str = "WORKFLOW",
+    workflows: Sequence[str] = ("WORKFLOW",),
     lock_name: str = "comfyfarm.lock",
 ) -> tuple[LockedModel, ...]:
     """The models of the lock that a workflow needs. A reference that is not locked is an error.
@@ -80,7 +80,7 @@ def pin(
     Args:
         references: of the workflow.
         lock: None when there is none.
-        workflow: what the file is called, for the command in the message.
+        workflows: what the files are called, for the command in the message.
         lock_name: likewise.
 
     Raises:
@@ -91,9 +91,9 @@ def pin(
         return ()
     catalogue, by_key = _pins(lock)
     state = f"{lock_name} does not pin" if lock is not None else f"there is no {lock_name} to pin"
-    remedy = run_make([workflow], lock_name)
+    remedy = run_make(workflows, lock_name)
     found = resolve(needs, catalogue)
-    found.check(f"{state} these models of {workflow}; {remedy}:", catalogue)
+    found.check(f"{state} these models of {' '.join(workflows)}; {remedy}:", catalogue)
     # What the workflow calls a little differently was given that name, and is not in the lock as such.
     return tuple(by_key.get(key, found.models[key]) for key in sorted(found.models))
 

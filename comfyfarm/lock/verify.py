@@ -95,7 +95,7 @@ def check_cover(
     remedy = run_make([name for name, _ in several], lock_name)
     for name, references in several:
         try:
-            pinned = pin(references, lock, workflow=name, lock_name=lock_name)
+            pinned = pin(references, lock, workflows=[name], lock_name=lock_name)
         except Unresolved as exc:
             whole = False
             yield from exc.findings

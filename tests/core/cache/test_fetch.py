@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from tests.core.cache.conftest import Model, WebServer
 
 _FETCH = """
-import asyncio, sys
+import asyncio, signal, sys
 from dataclasses import dataclass
 from pathlib import Path
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.fetch import fetch
 from comfyfarm.cache.objects import open_place
+
+# Whoever starts the tests in the background may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @dataclass
 class Model:

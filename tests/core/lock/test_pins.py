@@ -146,7 +146,7 @@ def test_a_workflow_without_its_lock_is_told_what_to_run(sample: Any) -> None:
     needs = sample.references(sample.reference("vae", "x.pt"), sample.reference("loras", "y.pt"))
 
     with pytest.raises(NamesMissing) as caught:
-        pin(needs, None, workflow="w.json")
+        pin(needs, None, workflows=["w.json"])
 
     assert "there is no comfyfarm.lock" in str(caught.value)
     assert "`comfyfarm lock w.json --catalog CATALOGUE -o comfyfarm.lock`" in str(caught.value)
@@ -156,7 +156,9 @@ def test_a_workflow_without_its_lock_is_told_what_to_run(sample: Any) -> None:
 
 def test_paths_in_the_command_are_quoted_for_a_shell(sample: Any) -> None:
     with pytest.raises(NamesMissing) as caught:
-        pin(sample.references(sample.reference("vae", "x.pt")), None, workflow="my w.json", lock_name="a'b")
+        pin(
+            sample.references(sample.reference("vae", "x.pt")), None, workflows=["my w.json"], lock_name="a'b"
+        )
 
     command = str(caught.value).split("`")[1]
     assert shlex.split(command) == ["comfyfarm", "lock", "my w.json", "--catalog", "CATALOGUE", "-o", "a'b"]

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 from comfyfarm.workflow.schema import NodeSchema
 from infra.fuzz import fault, fuzz
 
+# Where hypothesis tells of a strategy by its text, ours are long.
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
 SEED, SECONDS = 20_261_130, 20
 
 NAMES = st.sampled_from(

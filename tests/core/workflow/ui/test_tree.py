@@ -4,12 +4,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.ui.convert import convert
 from comfyfarm.workflow.ui.plain import id_of, number
+
+# Where hypothesis tells of a strategy by its text, ours are long.
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 SCHEMA = NodeSchema.shipped()
 KINDS = ["KSampler", "Reroute", "PrimitiveNode", "SetNode", "GetNode", "CustomCombo", "Load3D", "Odd", "Note"]
