@@ -36,11 +36,6 @@ def say_findings(findings: "Iterable[Finding]", *, file: str = "") -> None:
             say(f"{finding.severity}: {finding.code}: {place}{finding}")
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 model`, `2 models`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def ends_with_exit_code(function: Function) -> Function:
     """Have an error end the command with one message and its exit code.
 

@@ -10,12 +10,13 @@ from comfyfarm.addresses import read_bytes
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
-from comfyfarm.cli.edge import counted, ends_with_exit_code, say
+from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import bytes_bar
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import LockedModel, read_lock
 from comfyfarm.settings import read_settings
+from comfyfarm.workflow.shown import counted
 
 
 @click.command("hydrate")

@@ -9,7 +9,7 @@ import click
 
 from comfyfarm.addresses import is_address, mask
 from comfyfarm.cli.catalogues import open_catalogue
-from comfyfarm.cli.edge import counted, ends_with_exit_code, say, say_findings
+from comfyfarm.cli.edge import ends_with_exit_code, say, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.lock_verify_command import wants_of
 from comfyfarm.cli.model_bytes import source_opener
@@ -21,6 +21,7 @@ from comfyfarm.lock.headers import with_headers
 from comfyfarm.lock.lockfile import Lock, write_lock
 from comfyfarm.lock.source_secrets import secret_findings
 from comfyfarm.lock.update import update_lock
+from comfyfarm.workflow.shown import counted
 
 
 @click.command("diff")

@@ -10,7 +10,7 @@ import click
 
 from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cli.catalogues import Found, Wants, open_catalogue, open_import
-from comfyfarm.cli.edge import counted, ends_with_exit_code, say, say_findings
+from comfyfarm.cli.edge import ends_with_exit_code, say, say_findings
 from comfyfarm.cli.lock_change_commands import diff_command, update_command
 from comfyfarm.cli.lock_environment import (
     EnvironmentOptions,
@@ -45,6 +45,7 @@ from comfyfarm.lock.source_secrets import secret_findings
 from comfyfarm.workflow.findings import Finding, Refused, has_errors
 from comfyfarm.workflow.packs.index import merged
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import counted
 
 
 @dataclass(frozen=True)

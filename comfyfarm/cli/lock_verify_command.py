@@ -10,7 +10,7 @@ import click
 
 from comfyfarm.addresses import expanded, is_address, local_path, mask
 from comfyfarm.cli.catalogues import Wants, open_catalogue
-from comfyfarm.cli.edge import counted, ends_with_exit_code, say, say_findings
+from comfyfarm.cli.edge import ends_with_exit_code, say, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.lock_workflows import pickles, read_workflows
 from comfyfarm.cli.model_bytes import sizes_at
@@ -33,6 +33,7 @@ from comfyfarm.lock.verify import (
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.findings import Finding, has_errors, warning
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import counted
 
 
 @click.command("verify")

@@ -12,7 +12,7 @@ import click
 
 from comfyfarm.addresses import expanded, mask
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cli.edge import counted, ends_with_exit_code, say_findings
+from comfyfarm.cli.edge import ends_with_exit_code, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.pack_options import check_web_address
 from comfyfarm.errors import UsageError
@@ -20,6 +20,7 @@ from comfyfarm.lock.hash_store import HashStore
 from comfyfarm.lock.lockfile import Lock, LockedModel
 from comfyfarm.plan.host_plan import HostFacts, HostPlan, bytes_text, plan_host
 from comfyfarm.settings import read_settings
+from comfyfarm.workflow.shown import counted
 
 _GIB = 1 << 30
 

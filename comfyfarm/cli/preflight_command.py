@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import click
 
 from comfyfarm.addresses import mask
-from comfyfarm.cli.edge import counted, ends_with_exit_code, say
+from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.job_file_hint import with_job_file_hint
 from comfyfarm.cli.pack_options import PackSources, known_index, load_project, pack_options
 from comfyfarm.cli.report_view import print_report
@@ -22,6 +22,7 @@ from comfyfarm.workflow.reading.reader import EMPTY
 from comfyfarm.workflow.reports.report import Report
 from comfyfarm.workflow.reports.sarif import to_sarif
 from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.workflow.shown import counted
 
 _NO_GRAPH = "not_comfy_metadata"
 _NO_WORKFLOW = "not_a_workflow"

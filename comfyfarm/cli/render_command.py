@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from comfyfarm.addresses import expanded, is_address, mask
-from comfyfarm.cli.edge import counted, ends_with_exit_code, log_to_stderr, runs_to_its_end, say
+from comfyfarm.cli.edge import ends_with_exit_code, log_to_stderr, runs_to_its_end, say
 from comfyfarm.cli.flow_child import run_flow
 from comfyfarm.cli.given_overrides import read_given
 from comfyfarm.cli.pack_options import load_project
@@ -30,6 +30,7 @@ from comfyfarm.ledger.records import FINISHED, Status
 from comfyfarm.run.deadlines import read_deadlines
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import FarmSettings, read_settings
+from comfyfarm.workflow.shown import counted
 from comfyfarm.workflow.strict import is_unicode
 
 _JOB_FILES = (".jsonl", ".ndjson")

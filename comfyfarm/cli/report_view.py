@@ -7,13 +7,13 @@ from itertools import groupby
 import click
 
 from comfyfarm.addresses import mask
-from comfyfarm.cli.edge import counted
 from comfyfarm.ids import NodeId
 from comfyfarm.workflow.assets import Asset
 from comfyfarm.workflow.findings import Finding, Severity
 from comfyfarm.workflow.packs.pack import Pack
 from comfyfarm.workflow.references.find import Reference
 from comfyfarm.workflow.reports.report import Report
+from comfyfarm.workflow.shown import counted
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _ALIKE = 5  # places of one finding that are shown one by one

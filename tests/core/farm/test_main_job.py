@@ -1,7 +1,6 @@
 """The main job on real input: templates of ComfyUI's own, from lock to synced outputs."""
 
 import asyncio
-import gzip
 import hashlib
 import json
 import random
@@ -28,16 +27,6 @@ from comfyfarm.workflow.schema import NodeSchema
 Serving = Callable[..., Any]
 
 ROOT = Path(__file__).parents[3]
-GOLD = ROOT / "tests" / "data" / "templates" / "gold.jsonl.gz"
-SIX_TEMPLATES = (
-    "image_sdxl_simple.json",
-    "audio_ace_step_1_m2m_editing.json",
-    "3d_hunyuan3d-v2.1.json",
-    "utility-gan_upscaler.json",
-    "flux_fill_inpaint_example.json",
-    "image_qwen_image_controlnet_patch.json",
-)
-"""Of the rows of `gold.jsonl.gz` those with each kind of input and output: see the README beside it."""
 DEMO = ROOT / "infra" / "demo_data" / "sdxl_controlnet.json"
 MAGIC: dict[str, Callable[[bytes], bool]] = {
     "png": lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"),
@@ -53,12 +42,6 @@ def safetensors(seed: str) -> bytes:
     size = 20_000
     header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
     return struct.pack("<Q", len(header)) + header + random.Random(seed).randbytes(size)
-
-
-def rows() -> dict[str, dict[str, Any]]:
-    lines = gzip.decompress(GOLD.read_bytes()).splitlines()
-    graphs = {row["template"]: row["output"] for row in map(json.loads, lines)}
-    return {name: graphs[name] for name in SIX_TEMPLATES}
 
 
 def make_inputs(folder: Path, workflows: list[Path], schema: NodeSchema) -> int:
@@ -95,9 +78,9 @@ def command(*arguments: object) -> str:
 
 
 @pytest.fixture
-def workflows(project: Any) -> list[Path]:
+def workflows(project: Any, gold: dict[str, dict[str, Any]]) -> list[Path]:
     """The gold rows as files, and a job file that names each."""
-    files = [project.write(name, graph) for name, graph in rows().items()]
+    files = [project.write(name, graph) for name, graph in gold.items()]
     jobs = project.root / "jobs.jsonl"
     jobs.write_text("".join(json.dumps({"workflow": file.name}) + "\n" for file in files))
     return files
@@ -160,11 +143,11 @@ def kinds(out: Path, by_template: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-def test_the_rows_are_those_of_the_package() -> None:
+def test_the_rows_are_those_of_the_package(gold: dict[str, dict[str, Any]]) -> None:
     # tests/core/workflow/test_templates.py compares them node by node.
     folder = files("comfyui_workflow_templates_json") / "templates"
 
-    assert all((folder / name).is_file() for name in rows())
+    assert all((folder / name).is_file() for name in gold)
 
 
 # --- the demo with hydration left out -----------------------------------------------------------

@@ -78,7 +78,7 @@ def test_only_pins_of_a_snapshots_packages_are_taken_and_no_secret_is_told() -> 
         "git+https://hunter2@github.com/me/y",
         "hunter2:hunter2@h/x.whl",
         "y==1.0 --index-url https://user:hunter2@h/",
-        "y==1.0\n--index-url=https://user:hunter2@h/",
+        "y==1.0\n--find-links https://user:hunter2@h/",
         "numpy",
         "https://h/x.whl?token=hunter2",
         "-e /home/hunter2/x",

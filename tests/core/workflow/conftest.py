@@ -1,6 +1,5 @@
 """A small good graph, and the schema that is shipped."""
 
-import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,16 +12,6 @@ from comfyfarm.workflow.preflight import preflight
 from comfyfarm.workflow.reading.reader import read_workflow
 from comfyfarm.workflow.reports.report import Report
 from comfyfarm.workflow.schema import NodeSchema
-
-SIX_TEMPLATES = (
-    "image_sdxl_simple.json",
-    "audio_ace_step_1_m2m_editing.json",
-    "3d_hunyuan3d-v2.1.json",
-    "utility-gan_upscaler.json",
-    "flux_fill_inpaint_example.json",
-    "image_qwen_image_controlnet_patch.json",
-)
-"""Of the rows of `gold.jsonl.gz` those with each kind of input and output: see the README beside it."""
 
 
 @pytest.fixture(scope="session")
@@ -50,14 +39,6 @@ def make() -> Callable[[dict[str, Any]], Workflow]:
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     return Path(__file__).parents[2] / "data"
-
-
-@pytest.fixture(scope="session")
-def gold(data_dir: Path) -> dict[str, dict[str, Any]]:
-    """What the editor made of six templates."""
-    lines = gzip.decompress((data_dir / "templates" / "gold.jsonl.gz").read_bytes()).splitlines()
-    graphs = {row["template"]: row["output"] for row in map(json.loads, lines)}
-    return {name: graphs[name] for name in SIX_TEMPLATES}
 
 
 class Seen:
