@@ -3,7 +3,7 @@
 from pydantic import Field, SecretStr
 
 from blocks.named_block import NamedBlock
-from comfyfarm.cache.objects import S3Access
+from comfyfarm.cache.places.objects import S3Access
 
 
 class ObjectAccess(NamedBlock):

@@ -10,7 +10,7 @@ from blocks.comfy_host import ComfyHost
 from blocks.farm_ledger import FarmLedger
 from blocks.named_block import NamedBlock
 from blocks.object_access import Mirror, OutputStore
-from comfyfarm.cache.place import read_s3_access
+from comfyfarm.cache.places.place import read_s3_access
 from comfyfarm.errors import UsageError
 from deployments.wanted import Wanted
 

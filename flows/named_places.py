@@ -6,7 +6,7 @@ from typing import Any
 
 from blocks.comfy_host import ComfyHost
 from blocks.object_access import Mirror, ObjectAccess, OutputStore
-from comfyfarm.cache.objects import S3Access
+from comfyfarm.cache.places.objects import S3Access
 from comfyfarm.errors import InputError
 from comfyfarm.farm.servers import host_slug
 from comfyfarm.settings import read_settings

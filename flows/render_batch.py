@@ -23,7 +23,7 @@ from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.byte_progress import ByteProgress
 from comfyfarm.cache.hydrate import missing
-from comfyfarm.cache.objects import S3Access
+from comfyfarm.cache.places.objects import S3Access
 from comfyfarm.cli.edge import log_to_stderr
 from comfyfarm.errors import FarmError, TryLater, UsageError
 from comfyfarm.farm.ending import interrupt_left

@@ -17,7 +17,7 @@ from prefect.tasks import Task
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.byte_progress import ByteProgress, FileMeter
 from comfyfarm.cache.hydrate import hydrate_one
-from comfyfarm.cache.objects import S3Access
+from comfyfarm.cache.places.objects import S3Access
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import AttemptFailed, StoreError
 from comfyfarm.farm.prepare import Prepared

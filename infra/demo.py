@@ -22,7 +22,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from comfyfarm.cache.objects import open_place
+from comfyfarm.cache.places.objects import open_place
 from infra.comfy_servers import Served, fake_comfy, real_comfy
 from infra.s3_server import S3Server, s3_server
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.folder import FolderPlace
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.place import ObjectPlace
-from comfyfarm.cache.ranged import RangedRead
-from comfyfarm.cache.remote import RemotePlace
-from comfyfarm.cache.sink import Sink, plan_parts
-from comfyfarm.cache.source import Flow, SourceFailed, copy_local
+from comfyfarm.cache.places.folder import FolderPlace
+from comfyfarm.cache.places.place import ObjectPlace
+from comfyfarm.cache.places.remote import RemotePlace
+from comfyfarm.cache.transfer.library import RangedRead
+from comfyfarm.cache.transfer.sink import Sink, plan_parts
+from comfyfarm.cache.transfer.source import Flow, SourceFailed, copy_local
 from comfyfarm.errors import CorruptBytes, TransferError
 
 _log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.fetch import OnBytes, fetch
-from comfyfarm.cache.folder import hash_file
-from comfyfarm.cache.mirror import mirror_source
-from comfyfarm.cache.objects import open_place
+from comfyfarm.cache.mirrors.add import mirror_source
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.place import ObjectPlace, S3Access
+from comfyfarm.cache.places.folder import hash_file
+from comfyfarm.cache.places.objects import open_place
+from comfyfarm.cache.places.place import ObjectPlace, S3Access
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import CorruptBytes, TransferError, UsageError
 

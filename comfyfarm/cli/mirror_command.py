@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from comfyfarm.cache.mirror import add_file
-from comfyfarm.cache.objects import ObjectPlace, open_place
+from comfyfarm.cache.mirrors.add import add_file
+from comfyfarm.cache.places.objects import ObjectPlace, open_place
 from comfyfarm.cli.edge import ends_with_exit_code
 from comfyfarm.cli.progress import Advance, bytes_bar
 

@@ -40,8 +40,8 @@ def _local(path: Path) -> ReadAt:
 
 def _remote(source: str) -> ReadAt:
     """Stretches of an object, on the measured road; what does not answer is as good as not there."""
-    from comfyfarm.cache.objects import open_place
-    from comfyfarm.cache.remote import RemotePlace
+    from comfyfarm.cache.places.objects import open_place
+    from comfyfarm.cache.places.remote import RemotePlace
 
     async def get(offset: int, length: int) -> bytes:
         place = open_place(source)
@@ -77,7 +77,7 @@ async def _ask_all(addresses: Sequence[str]) -> dict[str, int | FarmError | None
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(address: str) -> int | FarmError | None:
-        from comfyfarm.cache.objects import open_place
+        from comfyfarm.cache.places.objects import open_place
 
         async with slots:
             try:

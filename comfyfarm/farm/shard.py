@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.place import ObjectPlace
+from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.clock import Clock
 from comfyfarm.comfy.supervision import Supervisor, Unsupervised
 from comfyfarm.errors import FarmError, StaleClaim

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.folder import FolderPlace
 from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.layout import link_models
-from comfyfarm.cache.objects import S3Access
+from comfyfarm.cache.places.folder import FolderPlace
+from comfyfarm.cache.places.objects import S3Access
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import JobConflict, StoreError, UsageError
 from comfyfarm.farm.pictures import Pictures

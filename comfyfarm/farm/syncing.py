@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from comfyfarm.cache.place import ObjectPlace
+from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.clock import Clock
 from comfyfarm.errors import SpoiledFile, StaleClaim, StoreError
 from comfyfarm.farm.leases import Leases

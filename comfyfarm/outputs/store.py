@@ -1,7 +1,7 @@
 """Where finished files go: a folder or a bucket. Putting the same bytes under a key again changes nothing."""
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
+from comfyfarm.cache.places.objects import ObjectPlace, S3Access, open_place
 from comfyfarm.errors import UsageError
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from comfyfarm.cache.place import Guard, ObjectPlace, PutFile
+from comfyfarm.cache.places.place import Guard, ObjectPlace, PutFile
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.records import OutputFile
 from comfyfarm.outputs.names import PROVENANCE, SpooledFile

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from comfyfarm.cache import remote
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.place import S3Access
+from comfyfarm.cache.places import remote
+from comfyfarm.cache.places.place import S3Access
 from infra.s3_server import S3Server, s3_server
 
 

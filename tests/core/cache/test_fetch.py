@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from comfyfarm.cache import remote
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.fetch import fetch
-from comfyfarm.cache.objects import open_place
+from comfyfarm.cache.places import remote
+from comfyfarm.cache.places.objects import open_place
 from comfyfarm.clock import pause
 from comfyfarm.errors import CorruptBytes, TransferError
 
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.fetch import fetch
-from comfyfarm.cache.objects import open_place
+from comfyfarm.cache.places.objects import open_place
 
 # Whoever starts the tests in the background may have it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

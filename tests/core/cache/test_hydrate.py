@@ -9,8 +9,8 @@ import pytest
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.hydrate import hydrate, hydrate_one, sources_of
-from comfyfarm.cache.mirror import add_file, mirror_source
-from comfyfarm.cache.objects import S3Access, open_place
+from comfyfarm.cache.mirrors.add import add_file, mirror_source
+from comfyfarm.cache.places.objects import S3Access, open_place
 from comfyfarm.errors import CorruptBytes, TransferError, UsageError
 from infra.s3_server import S3Server
 

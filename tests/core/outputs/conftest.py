@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
+from comfyfarm.cache.places.objects import ObjectPlace, S3Access, open_place
 from comfyfarm.outputs.store import open_output_store
 from infra.s3_server import S3Server, s3_server
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from comfyfarm.cache.place import ObjectPlace, PutFile
+from comfyfarm.cache.places.place import ObjectPlace, PutFile
 from comfyfarm.errors import StoreError, UsageError
 from comfyfarm.outputs.store import open_output_store
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from comfyfarm.cache.objects import ObjectPlace
+from comfyfarm.cache.places.objects import ObjectPlace
 from comfyfarm.errors import StaleClaim, StoreError
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.records import OutputFile

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from comfyfarm.addresses import is_address, mask
-from comfyfarm.cache.folder import FolderPlace
-from comfyfarm.cache.place import ObjectPlace, S3Access
-from comfyfarm.cache.remote import open_bucket, open_web
+from comfyfarm.cache.places.folder import FolderPlace
+from comfyfarm.cache.places.place import ObjectPlace, S3Access
+from comfyfarm.cache.places.remote import open_bucket, open_web
 from comfyfarm.errors import UsageError
 
 __all__ = ["ObjectPlace", "S3Access", "open_place"]

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.addresses import is_address
 from comfyfarm.cache.blobs import blob_key
-from comfyfarm.cache.folder import COPY_BYTES
-from comfyfarm.cache.place import ObjectPlace, PutFile
-from comfyfarm.cache.sink import PART_BYTES
+from comfyfarm.cache.places.folder import COPY_BYTES
+from comfyfarm.cache.places.place import ObjectPlace, PutFile
+from comfyfarm.cache.transfer.sink import PART_BYTES
 from comfyfarm.errors import InputError
 from comfyfarm.ids import Sha256
 

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from comfyfarm.cache.folder import COPY_BYTES
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.sink import Sink, plan_parts
+from comfyfarm.cache.places.folder import COPY_BYTES
+from comfyfarm.cache.transfer.sink import Sink, plan_parts
 
 
 class SourceFailed(Exception):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.sink import Sink, plan_parts
+from comfyfarm.cache.transfer.sink import Sink, plan_parts
 
 
 @given(size=st.integers(0, 200), part_bytes=st.integers(1, 64))

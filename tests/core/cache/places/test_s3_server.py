@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from comfyfarm.cache.objects import S3Access, open_place
+from comfyfarm.cache.places.objects import S3Access, open_place
 from comfyfarm.clock import SystemClock, pause
 from infra.s3_server import S3Server, s3_server
 

@@ -21,9 +21,9 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import HTTPStore, S3Store
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.counted import counted
-from comfyfarm.cache.faults import describe
-from comfyfarm.cache.place import (
+from comfyfarm.cache.places.counted import counted
+from comfyfarm.cache.places.faults import describe
+from comfyfarm.cache.places.place import (
     Guard,
     ObjectPlace,
     PutFile,

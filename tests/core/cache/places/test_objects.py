@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from comfyfarm.cache.objects import ObjectPlace, S3Access, open_place
-from comfyfarm.cache.place import PutFile, read_s3_access
+from comfyfarm.cache.places.objects import ObjectPlace, S3Access, open_place
+from comfyfarm.cache.places.place import PutFile, read_s3_access
 from comfyfarm.errors import StoreError, UsageError
 from infra.s3_server import S3Server
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from comfyfarm.cache.place import Guard, ObjectPlace, PutFile
+from comfyfarm.cache.places.place import Guard, ObjectPlace, PutFile
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary, sync_folder
 from comfyfarm.errors import SpoiledFile, StoreError
 

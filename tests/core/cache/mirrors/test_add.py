@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from comfyfarm.cache.mirror import add_file, meta_key, mirror_key, mirror_source, read_entry
-from comfyfarm.cache.objects import S3Access, open_place
+from comfyfarm.cache.mirrors.add import add_file, meta_key, mirror_key, mirror_source, read_entry
+from comfyfarm.cache.places.objects import S3Access, open_place
 from comfyfarm.errors import InputError
 from infra.s3_server import S3Server
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.exceptions import BaseError, NotSupportedError
 
-from comfyfarm.cache.faults import describe
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.remote import PART_TIMEOUT_S, WHOLE_TIMEOUT_S, RemotePlace
-from comfyfarm.cache.sink import PART_BYTES, Part, Sink, plan_parts
-from comfyfarm.cache.source import Flow, SourceFailed, check_size
+from comfyfarm.cache.places.faults import describe
+from comfyfarm.cache.places.remote import PART_TIMEOUT_S, WHOLE_TIMEOUT_S, RemotePlace
+from comfyfarm.cache.transfer.sink import PART_BYTES, Part, Sink, plan_parts
+from comfyfarm.cache.transfer.source import Flow, SourceFailed, check_size
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult

@@ -1,0 +1,1 @@
+"""Keeps the cache within its bounds: what is used, pinned, evicted, verified."""

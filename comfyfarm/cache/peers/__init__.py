@@ -1,0 +1,1 @@
+"""Hosts give each other what they have, before anyone asks the mirror."""
