@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, SecretStr
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, SecretStr
 
 from comfyfarm.errors import UsageError
 
@@ -21,6 +21,14 @@ class FarmSettings(BaseModel):
     """Ledger, control server and unsynced outputs (`COMFYFARM_STATE_DIR`)."""
     cache_dir: Path
     """The host's store of model files (`COMFYFARM_CACHE_DIR`)."""
+    cache_quota_bytes: NonNegativeInt | None
+    """What all of its files together may take (`COMFYFARM_CACHE_QUOTA_GB`, in GiB); None is no bound."""
+    cache_free_bytes: NonNegativeInt
+    """What is to stay free on its disk (`COMFYFARM_CACHE_FREE_GB`, in GiB, 1 by default)."""
+    peers: tuple[str, ...]
+    """Addresses of other hosts' caches, asked before the mirror (`COMFYFARM_PEERS`, separated by commas)."""
+    peer_token: SecretStr | None
+    """What hosts that share their caches know of each other (`COMFYFARM_PEER_TOKEN`)."""
     ledger: SecretStr | None
     """Address of the ledger (`COMFYFARM_LEDGER`); it may hold a password."""
     grace_s: NonNegativeFloat
@@ -41,6 +49,11 @@ def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
     return FarmSettings(
         state_dir=_folder("COMFYFARM_STATE_DIR", state),
         cache_dir=_folder("COMFYFARM_CACHE_DIR", cache),
+        cache_quota_bytes=_gibibytes("COMFYFARM_CACHE_QUOTA_GB", env.get("COMFYFARM_CACHE_QUOTA_GB")),
+        cache_free_bytes=_gibibytes("COMFYFARM_CACHE_FREE_GB", env.get("COMFYFARM_CACHE_FREE_GB") or "1")
+        or 0,
+        peers=tuple(part.strip() for part in env.get("COMFYFARM_PEERS", "").split(",") if part.strip()),
+        peer_token=SecretStr(env["COMFYFARM_PEER_TOKEN"]) if env.get("COMFYFARM_PEER_TOKEN") else None,
         ledger=SecretStr(env["COMFYFARM_LEDGER"]) if env.get("COMFYFARM_LEDGER") else None,
         grace_s=_seconds("COMFYFARM_GRACE_S", env.get("COMFYFARM_GRACE_S") or "30"),
         prefect_api_url=env.get("PREFECT_API_URL") or _from_profile(env),
@@ -62,6 +75,18 @@ def _seconds(variable: str, text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise UsageError(f"{variable}={text!a}: write a number of seconds, 0 or more, such as 30")
     return seconds
+
+
+def _gibibytes(variable: str, text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not 0 <= size < math.inf:
+        raise UsageError(f"{variable}={text!a}: write a number of GiB, 0 or more, such as 200")
+    return int(size * 2**30)
 
 
 def _from_profile(env: Mapping[str, str]) -> str | None:
