@@ -1,4 +1,4 @@
-"""The one seam through which the cache changes a disk; a test breaks it at every step, by errno or by kill."""
+"""The one seam through which the cache changes a disk; tests break it at every step."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ class Disk:
     """Plain calls of the operating system, each announced to `step` first. All raise `OSError`."""
 
     def step(self, what: str, path: Path) -> None:
-        """Called before each change, with the name of the method below. A test counts, raises, or kills here."""
+        """Called before each change, with the method's name. A test counts, raises, or kills here."""
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and those above it, as far as they are missing."""

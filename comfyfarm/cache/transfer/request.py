@@ -23,9 +23,9 @@ class Addressed(Protocol):
         ...
 
     def request(self) -> Request:
-        """How to ask for it now. Cheap, and safe from any thread; raises `StoreError` when it cannot be said."""
+        """How to ask for it now; cheap, from any thread. Raises `StoreError` when it cannot be said."""
         ...
 
     def renew(self) -> bool:
-        """The last request was answered 401 or 403, or has expired: make a new one. False when none is to be had."""
+        """The last one was answered 401 or 403: make a new one. False when none is to be had."""
         ...
