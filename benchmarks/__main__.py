@@ -4,7 +4,7 @@ import importlib
 import sys
 import traceback
 
-GROUPS = ("road", "runner", "preflight")
+GROUPS = ("road", "runner", "preflight", "hydrate")
 
 
 def main(names: list[str]) -> int:

@@ -23,6 +23,7 @@ from comfyfarm.farm.request import RenderRequest
 from comfyfarm.ids import JobId
 from comfyfarm.ledger.ledger import open_ledger
 from comfyfarm.outputs.collect import Spool, collect
+from comfyfarm.settings import read_settings
 
 IN_FLIGHT = 2  # prompts on each server, one running and one waiting
 
@@ -98,7 +99,9 @@ async def ours(servers: list[str], jobs: int, folder: Path, ledger_url: str) -> 
         host="bench",
     )
     async with await open_ledger(ledger_url) as ledger:
-        await render_here(request, ledger, state_dir=folder / "state")
+        await render_here(
+            request, ledger, settings=read_settings({"COMFYFARM_STATE_DIR": str(folder / "state")})
+        )
         (batch,) = await ledger.batches()
         counts = await ledger.counts(batch.name)
     if counts != {"succeeded": jobs}:

@@ -25,6 +25,8 @@ class FarmSettings(BaseModel):
     """What all of its files together may take (`COMFYFARM_CACHE_QUOTA_GB`, in GiB); None is no bound."""
     cache_free_bytes: NonNegativeInt
     """What is to stay free on its disk (`COMFYFARM_CACHE_FREE_GB`, in GiB, 1 by default)."""
+    signed: str | None
+    """A list of signed addresses, for hosts without credentials (`COMFYFARM_SIGNED`, a path or address)."""
     peers: tuple[str, ...]
     """Addresses of other hosts' caches, asked before the mirror (`COMFYFARM_PEERS`, separated by commas)."""
     peer_token: SecretStr | None
@@ -52,6 +54,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> FarmSettings:
         cache_quota_bytes=_gibibytes("COMFYFARM_CACHE_QUOTA_GB", env.get("COMFYFARM_CACHE_QUOTA_GB")),
         cache_free_bytes=_gibibytes("COMFYFARM_CACHE_FREE_GB", env.get("COMFYFARM_CACHE_FREE_GB") or "1")
         or 0,
+        signed=env.get("COMFYFARM_SIGNED") or None,
         peers=tuple(part.strip() for part in env.get("COMFYFARM_PEERS", "").split(",") if part.strip()),
         peer_token=SecretStr(env["COMFYFARM_PEER_TOKEN"]) if env.get("COMFYFARM_PEER_TOKEN") else None,
         ledger=SecretStr(env["COMFYFARM_LEDGER"]) if env.get("COMFYFARM_LEDGER") else None,

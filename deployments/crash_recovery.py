@@ -12,7 +12,9 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import Automation, AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
 
-FLOWS = ["render-batch", "render-shard"]
+FLOWS = ["render-batch", "render-shard", "hydrate-models"]
+RESTARTED = ["render-batch", "hydrate-models"]
+"""A shard starts again with its batch."""
 SILENCE_S = 70
 """More than two heartbeats, of the 30 s that `prefect.yaml` sets for each run: Prefect's least."""
 
@@ -34,7 +36,7 @@ def zombie_automation() -> AutomationCore:
     """Crash a run that has been silent for `SILENCE_S` seconds."""
     return AutomationCore(
         name="comfyfarm: no heartbeat, so the run is dead",
-        description=f"A run of {' or '.join(FLOWS)} whose process died is marked Crashed.",
+        description=f"A run of {', '.join(FLOWS)} whose process died is marked Crashed.",
         trigger=EventTrigger(
             after={_HEARTBEAT},
             expect={_HEARTBEAT, *_ENDS},
@@ -62,7 +64,7 @@ def restart_automation() -> AutomationCore:
             expect={"prefect.flow-run.Crashed"},
             match=ResourceSpecification(_HAS_RUN),
             match_related=[
-                ResourceSpecification({**_OURS, "prefect.resource.name": FLOWS[:1]}),
+                ResourceSpecification({**_OURS, "prefect.resource.name": RESTARTED}),
                 ResourceSpecification(_DEPLOYED),
             ],
             for_each={"prefect.resource.id"},

@@ -20,34 +20,33 @@ from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.byte_progress import ByteProgress
-from comfyfarm.cache.hydrate import missing
 from comfyfarm.cache.places.objects import S3Access
 from comfyfarm.cli.edge import log_to_stderr
 from comfyfarm.errors import FarmError, TryLater, UsageError
 from comfyfarm.farm.ending import interrupt_left
+from comfyfarm.farm.hydration import Destination
 from comfyfarm.farm.pictures import Pictures
 from comfyfarm.farm.prepare import Prepared
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, rows_of
-from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.servers import Server, eligible, examine_all, refuse_passwords, suited
 from comfyfarm.farm.sources import read_sources
-from comfyfarm.farm.stage import place_models, record_batch
+from comfyfarm.farm.stage import models_held, record_batch
 from comfyfarm.farm.stopping import Listen, Stop, run_until_stopped
+from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.lock.project_file import project_of
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.retry import RetryPolicy
 from comfyfarm.settings import read_settings
 from flows.attempt_cap import refuse_endless_restart
+from flows.bring_models import bring_models
 from flows.farm_ledger import farm_ledger
 from flows.gpu_limits import set_gpu_limits
 from flows.log_forwarding import forward_core_logs
 from flows.main_thread import run_beside_signals
 from flows.named_places import address_or_json, host_fields, mirror_place, output_place
 from flows.render_shard import render_shard
-from flows.render_tasks import hydrate, preflight, prepared_of
+from flows.render_tasks import preflight, prepared_of
 from flows.server_settings import is_ours, warn_of_settings
 from flows.show_results import show_results
 
@@ -147,23 +146,24 @@ async def render_batch(
         # The host's own servers are all of it; others are of the host that their address names.
         belongs_to = host or (None if servers else request.host)
         prepared, able = await _preflight(request, belongs_to)
-        if request.models_dir is not None:
-            await set_gpu_limits(opened, request.host)  # a tag without a limit would be unlimited
-            await _hydrate(request, prepared, mirror_access)
-            able = await examine_all([server.url for server in able], belongs_to)
-        # Before it is recorded: a batch that no server can run leaves nothing in the ledger.
-        able = eligible(able, prepared.needed)
-        await record_batch(opened, request, prepared)
-        try:
-            await render_shard(
-                prepared.batch,
-                request.host,
-                {server.url: server.host for server in able},
-                out=out,
-                ledger=ledger or None,
-            )
-        except CancelledRun:
-            return Cancelled(message="cancelled; its prompts are interrupted")
+        async with models_held(request, prepared, keeper_from(read_settings(), request.cache_dir)):
+            if request.models_dir is not None:
+                await set_gpu_limits(opened, request.host)  # a tag without a limit would be unlimited
+                await _hydrate(request, prepared, mirror_access)
+                able = await examine_all([server.url for server in able], belongs_to)
+            # Before it is recorded: a batch that no server can run leaves nothing in the ledger.
+            able = eligible(able, prepared.needed)
+            await record_batch(opened, request, prepared)
+            try:
+                await render_shard(
+                    prepared.batch,
+                    request.host,
+                    {server.url: server.host for server in able},
+                    out=out,
+                    ledger=ledger or None,
+                )
+            except CancelledRun:
+                return Cancelled(message="cancelled; its prompts are interrupted")
         rows = await rows_of(opened, prepared.batch, prepared.jobs)
     pictures = Pictures(read_settings().state_dir, prepared.batch).load()
     await show_results(prepared.batch, rows, pictures)
@@ -185,24 +185,14 @@ async def _preflight(request: RenderRequest, host: str | None) -> tuple[Prepared
 
 
 async def _hydrate(request: RenderRequest, prepared: Prepared, access: S3Access | None) -> None:
-    blobs = BlobStore(request.cache_dir)
-    await asyncio.to_thread(refuse_what_cannot_fit, prepared.models, blobs, request.models_dir)
-    progress = ByteProgress(sum(model.size for model in missing(prepared.models, blobs)))
-    await asyncio.gather(
-        *(
-            hydrate.with_options(
-                task_run_name=f"hydrate-{model.path}",
-                tags={f"hydrate:{request.host}"},
-                # A cached result says that the file was here once: it may have been evicted.
-                refresh_cache=not blobs.has(model.sha256, size=model.size),
-            )(model, request.host, request.cache_dir, request.mirror, access, progress)
-            for model in prepared.models
-        )
+    goal = Destination(
+        host=request.host,
+        cache_dir=request.cache_dir,
+        models_dir=request.models_dir,
+        mirror=request.mirror,
+        access=access,
     )
-    if request.models_dir is not None:
-        await asyncio.to_thread(
-            place_models, prepared.models, cache_dir=request.cache_dir, models_dir=request.models_dir
-        )
+    await bring_models(prepared.models, goal)
 
 
 def end_state(rows: Sequence[ResultRow]) -> State[Any]:

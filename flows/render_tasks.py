@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,9 @@ from prefect.context import TaskRunContext
 from prefect.states import Failed
 from prefect.tasks import Task
 
-from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.byte_progress import ByteProgress, FileMeter
+from comfyfarm.cache.byte_progress import FileMeter
 from comfyfarm.cache.hydrate import hydrate_one
-from comfyfarm.cache.places.objects import S3Access
+from comfyfarm.cache.supply import Supply
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import AttemptFailed, StoreError
 from comfyfarm.farm.prepare import Prepared
@@ -26,9 +25,11 @@ from comfyfarm.farm.servers import Server
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.sources import Sources
 from comfyfarm.farm.stage import plan_request
+from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.farm.taken import TakenJob
 from comfyfarm.lock.lockfile import LockedModel
 from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s, jittered_s
+from comfyfarm.settings import read_settings
 from flows.dead_letter import announce_dead_letter
 from flows.show_preflight import show_preflight
 
@@ -46,7 +47,7 @@ def preflight_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
 def hydrate_key(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     """The file on this host's cache."""
     place = sha256(str(parameters["cache_dir"]).encode()).hexdigest()[:12]
-    return f"hydrate/v1/{parameters['host']}/{place}/{parameters['model'].sha256}"
+    return f"hydrate/v3/{parameters['host']}/{place}/{parameters['model'].sha256}"
 
 
 async def may_succeed_later(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -92,22 +93,25 @@ async def hydrate(
     model: LockedModel,
     host: str,
     cache_dir: Path,
-    mirror: str | None,
-    access: S3Access | None,
-    progress: ByteProgress,
-) -> str:
-    """Have one model file in the host's cache, verified."""
+    supply: Supply,
+    on_bytes: Callable[[int], None],
+) -> dict[str, Any]:
+    """Have one model file in the host's cache, verified; how long its bytes took, and whether any came."""
     meter = FileMeter(f"{model.title} on {host}", model.size, get_run_logger().info)
+    clock, came_bytes = SystemClock(), 0
+    began_at = clock.monotonic()
 
-    def on_bytes(count: int) -> None:
+    def count_bytes(count: int) -> None:
+        nonlocal came_bytes
+        came_bytes += count
         meter.add(count)
-        progress.add(count)
+        on_bytes(count)
 
-    path = await hydrate_one(
-        model, mirror=mirror, blobs=BlobStore(cache_dir), access=access, on_progress=on_bytes
-    )
+    keeper = keeper_from(read_settings(), cache_dir)
+    brought = await hydrate_one(model, supply=supply, keeper=keeper, on_bytes=count_bytes)
     meter.end()
-    return str(path)
+    source = brought.offer.address if brought.offer is not None else ""
+    return {"fetched": came_bytes > 0, "seconds": clock.monotonic() - began_at, "source": source}
 
 
 @task(name="lane", cache_policy=NO_CACHE, persist_result=False)

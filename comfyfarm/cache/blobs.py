@@ -4,15 +4,26 @@ Layout under the root: `sha256/<first 2>/<64 hex>`, `.partial/<sha>/` for what i
 for what turned out to be wrong, `views/<lock digest>/` for ComfyUI.
 """
 
+import contextlib
 import logging
+import re
 import shutil
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
+from comfyfarm.cache.disk import SYSTEM_DISK, Disk
+from comfyfarm.cache.held_folder import is_held
+from comfyfarm.cache.partial import last_use_s, remove_partial
+from comfyfarm.cache.quarantine import quarantine_file
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary, sweep
+from comfyfarm.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 
 READ_ONLY = 0o444
+PARTIAL_KEPT_S = 7 * 86400
+"""A transfer that nobody went on with for so long is given up."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def blob_key(sha256: str) -> str:
@@ -20,15 +31,46 @@ def blob_key(sha256: str) -> str:
     return f"sha256/{sha256[:2]}/{sha256}"
 
 
+class Partial(NamedTuple):
+    """A transfer that is under way, or was broken off and can be resumed."""
+
+    sha256: str
+    bytes: int
+    """What it takes of the disk."""
+    age_s: float
+    """Since it was last written."""
+    is_held: bool
+    """Somebody works on it now."""
+
+
+class Landed(Protocol):
+    """What has landed whole, and was verified; `Landing` is one."""
+
+    size: int
+
+    def publish(self, final: Path, *, mode: int) -> None:
+        """Make it visible."""
+        ...
+
+    def close(self, *, keep: bool) -> None:
+        """Let go of it."""
+        ...
+
+
 class BlobStore:
     """The blobs under `root`. Any number of processes may use one root at once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, disk: Disk = SYSTEM_DISK) -> None:
         self.root = root.expanduser().absolute()
+        self.disk = disk
 
     def path(self, sha256: str) -> Path:
         """Where this blob lies, or would lie."""
         return self.root / blob_key(sha256)
+
+    def partial(self, sha256: str) -> Path:
+        """The folder in which this blob lands before it is whole."""
+        return self._partial / sha256
 
     def size(self, sha256: str) -> int | None:
         """Its size in bytes; None when it is not here."""
@@ -48,7 +90,7 @@ class BlobStore:
         Raises:
             OSError: the cache cannot be written.
         """
-        return open_temporary(self._partial / sha256)
+        return open_temporary(self._partial / sha256, disk=self.disk)
 
     def adopt(self, temporary: TemporaryFile, sha256: str) -> Path:
         """Make a verified temporary visible as the blob, read-only and durable.
@@ -65,15 +107,32 @@ class BlobStore:
             temporary.publish(final, mode=READ_ONLY)
         return final
 
+    def adopt_landing(self, landing: Landed, sha256: str) -> Path:
+        """Make a verified landing visible as the blob, read-only and durable; it is closed then.
+
+        When another process was first, its file stays and ours goes.
+
+        Raises:
+            OSError: the cache cannot be written. The landing is still to be closed.
+        """
+        final = self.path(sha256)
+        if self.has(sha256, size=landing.size):
+            landing.close(keep=False)
+        else:
+            landing.publish(final, mode=READ_ONLY)
+        return final
+
     def quarantine(self, sha256: str, *, reason: str) -> Path | None:
-        """Take a wrong blob out of sight; returns where it lies now, None when it was gone already."""
-        taken = self.root / "quarantine" / sha256
-        taken.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self.path(sha256).rename(taken)
-        except FileNotFoundError:
-            return None
-        _log.warning("blob %s quarantined: %s", sha256, reason)
+        """Take a wrong blob out of sight; returns where it lies now, None when it was gone already.
+
+        The last few are kept, each with its reason beside it.
+
+        Raises:
+            OSError: the cache cannot be written.
+        """
+        taken = quarantine_file(self.path(sha256), self.root / "quarantine", reason=reason, disk=self.disk)
+        if taken is not None:
+            _log.warning("blob %s quarantined: %s", sha256, reason)
         return taken
 
     def free_bytes(self) -> int:
@@ -81,21 +140,43 @@ class BlobStore:
         there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
         return shutil.disk_usage(there).free
 
-    def sweep(self) -> int:
-        """Remove all temporaries of dead processes; returns how many."""
-        folders = list(self._partial.iterdir()) if self._partial.is_dir() else []
-        removed = sum(sweep(folder) for folder in folders)
-        for folder in folders:
-            _remove_if_empty(folder)
+    def partials(self, *, clock: Clock | None = None) -> tuple[Partial, ...]:
+        """The transfers that are under way or can be resumed, sorted by SHA-256."""
+        now = (clock or SystemClock()).now()
+        found = []
+        for folder in sorted(self._partial_folders()):
+            if _SHA256.fullmatch(folder.name):
+                taken = _taken_bytes(folder / "data")
+                found.append(Partial(folder.name, taken, now - last_use_s(folder), is_held(folder)))
+        return tuple(found)
+
+    def sweep(self, *, clock: Clock | None = None) -> int:
+        """Remove temporaries of dead processes, and transfers that nobody went on with for 7 days.
+
+        Returns:
+            How many. A transfer that is younger stays, to be resumed.
+        """
+        oldest = (clock or SystemClock()).now() - PARTIAL_KEPT_S
+        removed = 0
+        for folder in self._partial_folders():
+            removed += sweep(folder, disk=self.disk)
+            with contextlib.suppress(OSError):
+                removed += remove_partial(folder, before_s=oldest, disk=self.disk)
         return removed
 
     @property
     def _partial(self) -> Path:
         return self.root / ".partial"
 
+    def _partial_folders(self) -> list[Path]:
+        try:
+            return [path for path in self._partial.iterdir() if path.is_dir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
-def _remove_if_empty(folder: Path) -> None:
+
+def _taken_bytes(path: Path) -> int:
     try:
-        folder.rmdir()
-    except OSError:
-        return
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from comfyfarm.clock import Clock, SystemClock
 
 PIPE = "COMFYFARM_PROGRESS_FD"
-"""Descriptor of a pipe that takes one JSON object a line, `done` and `total` in bytes."""
+"""Descriptor of a pipe that takes one JSON object a line, `done` and `total` in bytes.
 
+Besides, `files`: those under way, each its name, and the same of it.
+"""
+
+_MOST_FILES, _LONGEST_NAME = 5, 60  # a line is to be whole: a pipe takes 4096 bytes at once
 _TOLD_EACH_S = 0.2
 _LOGGED_EACH_S = 10.0
 
@@ -22,12 +26,15 @@ class ByteProgress:
         self._pipe = int(pipe) if pipe else None
         self._clock = clock or SystemClock()
         self._total, self._done, self._told_at = total_bytes, 0, 0.0
+        self._files: dict[str, tuple[int, int]] = {}
         if self._pipe is not None:
             os.set_blocking(self._pipe, False)
 
-    def add(self, count: int) -> None:
-        """So many bytes more; fewer, when a source is given up."""
+    def add(self, count: int, name: str = "", size_bytes: int = 0) -> None:
+        """So many bytes more, of the file of that name; fewer, when a source is given up."""
         self._done += count
+        if name:
+            self._files[name] = (self._files.get(name, (0, 0))[0] + count, size_bytes)
         now = self._clock.monotonic()
         if now - self._told_at >= _TOLD_EACH_S or self._done >= self._total:
             self._told_at = now
@@ -35,7 +42,13 @@ class ByteProgress:
 
     def _tell(self) -> None:
         if self._pipe is not None:
-            line = json.dumps({"done": self._done, "total": self._total}) + "\n"
+            under_way = [
+                (name[-_LONGEST_NAME:], done, size)
+                for name, (done, size) in self._files.items()
+                if done < size
+            ]
+            told = {"done": self._done, "total": self._total, "files": under_way[:_MOST_FILES]}
+            line = json.dumps(told, separators=(",", ":")) + "\n"
             # Nobody reads it any more, or not fast enough: only a bar stands still then.
             with contextlib.suppress(OSError):
                 os.write(self._pipe, line.encode())

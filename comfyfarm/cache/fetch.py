@@ -1,63 +1,82 @@
 """One model file from the first of its sources that gives the right bytes, into the cache.
 
-The order of sources, and what becomes of their failures. How the bytes of one source are read is the engine's
-business (`ranged`), of which nobody else knows. Nothing is visible before its SHA-256 is right.
+Decides what becomes of each source's failure. How bytes are read is the engine's business (`transfer`), of
+which nobody else knows. Nothing is visible before its SHA-256 is right.
 """
 
-import asyncio
-import concurrent.futures
-import contextlib
 import logging
-import threading
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.places.folder import FolderPlace
-from comfyfarm.cache.places.place import ObjectPlace
-from comfyfarm.cache.places.remote import RemotePlace
-from comfyfarm.cache.transfer.library import RangedRead
-from comfyfarm.cache.transfer.sink import Sink, plan_parts
-from comfyfarm.cache.transfer.source import Flow, SourceFailed, copy_local
+from comfyfarm.cache.places.web import open_web
+from comfyfarm.cache.supply import Offer, Suppliers
+from comfyfarm.cache.transfer.landing import Landing, open_landing
+from comfyfarm.cache.transfer.library import pull_by_library
+from comfyfarm.cache.transfer.local_copy import copy_file
+from comfyfarm.cache.transfer.proxies import speaks_straight
+from comfyfarm.cache.transfer.pull import pull
+from comfyfarm.cache.transfer.source import Flow, SourceFailed
 from comfyfarm.errors import CorruptBytes, TransferError
 
 _log = logging.getLogger(__name__)
 
-CANCEL_WITHIN_S = 2.0
-"""A read that is stalled at a cancel is left to end by itself; it holds nothing that anyone waits for."""
-
-OnBytes = Callable[[int], None]
+PART_BYTES = 16 << 20
+"""Of which a mirror keeps hashes."""
 
 
-async def fetch(
-    model: Pinned, places: Sequence[ObjectPlace], blobs: BlobStore, *, on_bytes: OnBytes | None = None
-) -> Path:
-    """Bring a file into the cache; what is there already costs one look at its size.
+class Brought(NamedTuple):
+    """How a file came."""
+
+    path: Path
+    offer: Offer | None
+    """Who gave the last byte; None when another process brought it."""
+    fetched_bytes: int
+    """Over all sources, those that were thrown away included."""
+
+
+def fetch(model: Pinned, suppliers: Suppliers, blobs: BlobStore, *, flow: Flow) -> Brought:
+    """Bring a file into the cache. Blocks; for a thread of its own.
+
+    Another process that brings the same file is waited for; what an earlier life left is not asked for again.
 
     Args:
         model: what must arrive.
-        places: each the file itself at one source (its empty name), best first.
+        suppliers: where to look.
         blobs: the cache.
-        on_bytes: told of progress in bytes, on the event loop; negative when a source is given up.
+        flow: counts the bytes (negative ones when they turned out to be worthless), and stops the transfer.
 
     Raises:
         TransferError: no source gave the file, each named with its failure; or the cache cannot be written.
         CorruptBytes: likewise, and a source gave bytes of the right length that are not the file's.
+        Stopped: the transfer was cancelled. What came is kept for the next call.
     """
-    failures: list[SourceFailed] = []
-    _drop_wrong_size(model, blobs)
-    for place in places:
-        if blobs.has(model.sha256, size=model.size):
-            break
+    offers = suppliers.offers(model, flow.check)
+    try:
+        _drop_wrong_size(model, blobs)
+        # Peers are waited for before the file's lock is taken: a host that has it seems to be fetching.
+        first = next(offers, None)
+        landing = open_landing(blobs.partial(model.sha256), model.size, disk=blobs.disk, stop=flow.check)
+        keep = True
         try:
-            return await _fetch_from(place, model, blobs, on_bytes=on_bytes)
-        except SourceFailed as exc:
-            _log.warning("%s from %s: %s", model.sha256, place.address, exc.reason)
-            failures.append(exc)
-    if blobs.has(model.sha256, size=model.size):
-        return blobs.path(model.sha256)
-    raise _give_up(model, failures)
+            if blobs.has(model.sha256, size=model.size):
+                keep = False
+                return Brought(blobs.path(model.sha256), None, 0)
+            bringing = _Bringing(model, suppliers, landing, flow=flow)
+            try:
+                offer = bringing.run(chain([first] if first else [], offers))
+            except CorruptBytes:
+                keep = False
+                raise
+            return Brought(blobs.adopt_landing(landing, model.sha256), offer, bringing.fetched_bytes)
+        finally:
+            landing.close(keep=keep)
+    except OSError as exc:
+        raise TransferError(f"{blobs.root}: the cache cannot be written: {exc.strerror or exc}") from exc
 
 
 def _drop_wrong_size(model: Pinned, blobs: BlobStore) -> None:
@@ -66,95 +85,90 @@ def _drop_wrong_size(model: Pinned, blobs: BlobStore) -> None:
         blobs.quarantine(model.sha256, reason=f"{found} bytes instead of {model.size}")
 
 
-def _give_up(model: Pinned, failures: Sequence[SourceFailed]) -> TransferError:
-    lines = [f"  {failure.address}: {failure.reason}" for failure in failures] or ["  it has no source"]
-    kind = CorruptBytes if any(failure.corrupt for failure in failures) else TransferError
-    return kind("\n".join([f"no source gave {model.sha256} ({model.size} bytes):", *lines]))
+class _Bringing:
+    """One file, until a source has given all of it."""
 
+    def __init__(self, model: Pinned, suppliers: Suppliers, landing: Landing, *, flow: Flow) -> None:
+        self.fetched_bytes = 0
+        self._model, self._suppliers, self._landing, self._flow = model, suppliers, landing, flow
+        self._failures: list[SourceFailed] = []
+        self._counted = landing.resumed_bytes
+        flow.count(landing.resumed_bytes)
 
-async def _fetch_from(
-    place: ObjectPlace, model: Pinned, blobs: BlobStore, *, on_bytes: OnBytes | None
-) -> Path:
-    gauge = _Gauge(asyncio.get_running_loop(), on_bytes)
-    flow = Flow(gauge.add)
-    done = asyncio.wrap_future(_in_thread(lambda: _pull(place, model, blobs, flow=flow)))
-    try:
-        return await asyncio.shield(done)
-    except SourceFailed:
-        gauge.take_back()
-        raise
-    except asyncio.CancelledError:
-        flow.stop()
-        await asyncio.wait([done], timeout=CANCEL_WITHIN_S)
-        if not done.cancel():
-            done.exception()
-        raise
+    def run(self, offers: Iterable[Offer]) -> Offer:
+        """Ask one after the other; returns who completed it."""
+        last: Offer | None = None
+        for last in offers:
+            if self._is_brought_by(last):
+                return last
+        # On its way a byte may turn over. Where nobody else is left to ask, the same one is asked once more.
+        if last is not None and [each.corrupt for each in self._failures] == [True]:
+            if self._is_brought_by(last):
+                return last
+            del self._failures[0]
+        raise self._give_up()
 
-
-class _Gauge:
-    """Counts bytes in the threads of a transfer, and reports them on the event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_bytes: OnBytes | None) -> None:
-        self._loop = loop
-        self._on_bytes = on_bytes
-        self._reported = 0
-
-    def add(self, count: int) -> None:
-        """Report more bytes, from any thread."""
-        if self._on_bytes is not None:
-            # The loop is gone when a stalled read outlives its cancel.
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._report, count)
-
-    def take_back(self) -> None:
-        """The bytes so far are worthless. On the loop only."""
-        self._report(-self._reported)
-
-    def _report(self, count: int) -> None:
-        self._reported += count
-        if self._on_bytes is not None and count:
-            self._on_bytes(count)
-
-
-def _in_thread(work: Callable[[], Path]) -> concurrent.futures.Future[Path]:
-    # Not an executor: the interpreter joins an executor's threads at exit, and would wait for a stalled read.
-    future: concurrent.futures.Future[Path] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
+    def _is_brought_by(self, offer: Offer) -> bool:
         try:
-            future.set_result(work())
-        except BaseException as exc:  # noqa: BLE001 - handed whole to whoever waits
-            future.set_exception(exc)
+            self._fill(offer)
+            self._check(offer)
+        except SourceFailed as exc:
+            _log.warning("%s from %s: %s", self._model.sha256, exc.address, exc.reason)
+            self._suppliers.blame(offer, exc.reason, is_wrong=exc.corrupt)
+            self._failures.append(exc)
+            return False
+        return True
 
-    threading.Thread(target=run, name="fetch", daemon=True).start()
-    return future
+    def _fill(self, offer: Offer) -> None:
+        source, landing, size = offer.source, self._landing, self._model.size
+        flow = self._flow.counting(self._count)
+        if isinstance(source, Path):
+            copy_file(source, size, landing, flow=flow)
+        elif offer.tier == "peer" or speaks_straight(source.request().url, os.environ):
+            pull(source, size, landing, flow=flow, connections=self._suppliers.connections)
+        else:
+            # Its own client speaks to proxies; a signed address is a web address like any other.
+            pull_by_library(open_web(source.request().url), size, landing, flow=flow)
 
+    def _check(self, offer: Offer) -> None:
+        """Let nothing pass but the file's own bytes; of a damaged one only bad parts are asked for again."""
+        for is_last in (False, True):
+            found = self._landing.digest(self._flow.check)
+            if found == self._model.sha256:
+                return
+            bad = self._bad_parts()
+            self._forget(bad)
+            if is_last or not bad:
+                raise SourceFailed(offer.address, f"other bytes: their SHA-256 is {found}", corrupt=True)
+            _log.warning("%s: %d parts came damaged, and are asked for again", self._model.sha256, len(bad))
+            self._fill(offer)
 
-def _pull(place: ObjectPlace, model: Pinned, blobs: BlobStore, *, flow: Flow) -> Path:
-    try:
-        temporary = blobs.temporary(model.sha256)
-        try:
-            sink = Sink(temporary.fd, plan_parts(model.size))
-            try:
-                sink.start()
-                _fill(place, model, sink, flow=flow)
-                found = sink.digest()
-            finally:
-                sink.stop()
-            if found != model.sha256:
-                raise SourceFailed(place.address, f"other bytes: their SHA-256 is {found}", corrupt=True)
-            return blobs.adopt(temporary, model.sha256)
-        finally:
-            temporary.discard()
-    except OSError as exc:
-        raise TransferError(f"{blobs.root}: the cache cannot be written: {exc.strerror or exc}") from exc
+    def _bad_parts(self) -> tuple[int, ...]:
+        """Numbers of the parts that are not what the mirror says; empty when it says nothing that helps."""
+        known = self._suppliers.part_digests(self._model)
+        found = self._landing.part_digests() if known else ()
+        if len(known) != len(found):
+            return ()
+        return tuple(
+            number for number, pair in enumerate(zip(known, found, strict=True)) if pair[0] != pair[1]
+        )
 
+    def _forget(self, parts: Iterable[int]) -> None:
+        bad = tuple(parts)
+        if bad:
+            self._landing.forget(bad)
+        else:
+            self._landing.forget_all()
+        lost = [min(PART_BYTES, self._model.size - number * PART_BYTES) for number in bad]
+        self._count(-sum(lost) if bad else -self._counted)
 
-def _fill(place: ObjectPlace, model: Pinned, sink: Sink, *, flow: Flow) -> None:
-    if isinstance(place, FolderPlace):
-        copy_local(place.path(""), model, sink, flow=flow)
-    elif isinstance(place, RemotePlace):
-        RangedRead(place, model, sink, flow=flow).run()
-    else:
-        raise SourceFailed(place.address, "a place of a kind that is not known")
+    def _count(self, count: int) -> None:
+        self._counted += count
+        self.fetched_bytes += max(count, 0)
+        self._flow.count(count)
+
+    def _give_up(self) -> TransferError:
+        lines = [f"  {failure.address}: {failure.reason}" for failure in self._failures]
+        kind = CorruptBytes if any(failure.corrupt for failure in self._failures) else TransferError
+        what = f"no source gave {self._model.sha256} ({self._model.size} bytes):"
+        return kind("\n".join([what, *(lines or ["  it has no source"])]))

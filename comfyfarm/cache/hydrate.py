@@ -1,25 +1,35 @@
-"""Bring what a plan needs into the host's cache: several files at once, the largest first, each verified."""
+"""Bring what a plan needs into the host's cache: in the order of need, several at once, each verified."""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.fetch import OnBytes, fetch
-from comfyfarm.cache.mirrors.add import mirror_source
+from comfyfarm.cache.fetch import Brought, fetch
+from comfyfarm.cache.gauge import Gauge, in_thread
+from comfyfarm.cache.hash_speed import slow_hash_warning
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.folder import hash_file
-from comfyfarm.cache.places.objects import open_place
-from comfyfarm.cache.places.place import ObjectPlace, S3Access
+from comfyfarm.cache.supply import Suppliers, Supply
+from comfyfarm.cache.transfer.source import Flow
 from comfyfarm.clock import Clock, SystemClock
-from comfyfarm.errors import CorruptBytes, TransferError, UsageError
+from comfyfarm.errors import CorruptBytes, TransferError
 
 _log = logging.getLogger(__name__)
 
 FILES_AT_ONCE = 4
+CANCEL_WITHIN_S = 2.0
+"""A read that is stalled at a cancel is left to end by itself; it holds nothing that anyone waits for."""
+
+P = TypeVar("P", bound=Pinned)
+OnBytes = Callable[[P, int], None]
+OnFile = Callable[[P, Brought], None]
 
 
 class HydrateReport(BaseModel):
@@ -36,82 +46,155 @@ class HydrateReport(BaseModel):
     seconds: NonNegativeFloat
 
 
-def sources_of(model: Pinned, mirror: str | None) -> tuple[str, ...]:
-    """Where to look for a file, best first: the mirror, then what the lock names, each once."""
-    first = (mirror_source(mirror, model.sha256),) if mirror else ()
-    return tuple(dict.fromkeys((*first, *model.sources)))
-
-
-def missing(models: Iterable[Pinned], blobs: BlobStore) -> tuple[Pinned, ...]:
+def missing(models: Iterable[P], blobs: BlobStore) -> tuple[P, ...]:
     """The files that are not in the cache yet, each content once."""
     wanted = {model.sha256: model for model in models}.values()
     return tuple(model for model in wanted if not blobs.has(model.sha256, size=model.size))
 
 
 async def hydrate(
-    models: Iterable[Pinned],
+    models: Sequence[P],
     *,
-    mirror: str | None,
-    blobs: BlobStore,
+    supply: Supply,
+    keeper: Keeper,
     rereads: bool = False,
-    on_progress: OnBytes | None = None,
-    access: S3Access | None = None,
+    on_bytes: OnBytes[P] | None = None,
+    on_file: OnFile[P] | None = None,
     clock: Clock | None = None,
 ) -> HydrateReport:
     """Bring every file into the cache. All are tried; those that fail are named together.
 
     Args:
-        models: the files; one content is fetched once, however often it is named.
-        mirror: address of the mirror, tried before the files' own sources.
-        blobs: the cache.
+        models: the files in the order in which they are needed; one content is fetched once, however often
+            it is named.
+        supply: where to look.
+        keeper: of the cache; makes room first, and holds what is wanted while it comes.
         rereads: also read the files that are here, and fetch those anew that are no longer what they were.
-        on_progress: told of bytes as they come, on the event loop; negative when a source is given up.
+        on_bytes: told of bytes as they come, on the event loop; negative when they were worthless.
             Bytes that are here already are not told of.
-        access: credentials for an `s3://` mirror; else `AWS_*` says.
+        on_file: told of each file that is here, whole, on the event loop; those that were here come first.
         clock: for the report's seconds.
 
     Raises:
+        NoRoom: they do not fit, whatever is evicted.
         TransferError: files for which no source gave the bytes, or a cache that cannot be written.
         CorruptBytes: likewise, and a source gave wrong bytes.
         UsageError: the mirror's address is of a kind that is not known.
     """
     clock = clock or SystemClock()
     started = clock.monotonic()
-    if mirror:
-        open_place(mirror, access=access)
     wanted = tuple({model.sha256: model for model in models}.values())
-    await asyncio.to_thread(blobs.sweep)
-    if rereads:
-        await asyncio.to_thread(_quarantine_spoiled, wanted, blobs)
-    absent = missing(wanted, blobs)
-    await _fetch_all(absent, mirror, blobs, on_progress=on_progress, access=access)
-    reused = tuple(model for model in wanted if model not in absent)
+    run = _Run(supply, keeper, on_bytes=on_bytes, on_file=on_file)
+    async with _held(keeper, wanted):
+        if rereads:
+            await asyncio.to_thread(_quarantine_spoiled, wanted, keeper.blobs)
+        absent = missing(wanted, keeper.blobs)
+        here = tuple(model for model in wanted if model not in absent)
+        await run.reuse(here)
+        await run.fetch_all(absent)
     return HydrateReport(
         fetched=tuple(model.sha256 for model in absent),
         fetched_bytes=sum(model.size for model in absent),
-        reused=tuple(model.sha256 for model in reused),
-        reused_bytes=sum(model.size for model in reused),
+        reused=tuple(model.sha256 for model in here),
+        reused_bytes=sum(model.size for model in here),
         seconds=clock.monotonic() - started,
     )
 
 
 async def hydrate_one(
-    model: Pinned,
-    *,
-    mirror: str | None,
-    blobs: BlobStore,
-    on_progress: OnBytes | None = None,
-    access: S3Access | None = None,
-) -> Path:
-    """Bring one file into the cache; returns where it lies. One that is here costs one look at its size.
+    model: Pinned, *, supply: Supply, keeper: Keeper, on_bytes: Callable[[int], None] | None = None
+) -> Brought:
+    """Bring one file into the cache. One that is here costs one look at its size.
+
+    Whoever needs it afterwards holds it beforehand (`Keeper.hold`): that makes the room, too.
 
     Raises:
         TransferError: no source gave it, each named with its failure; or the cache cannot be written.
         CorruptBytes: likewise, and a source gave wrong bytes.
     """
-    if blobs.has(model.sha256, size=model.size):
-        return blobs.path(model.sha256)
-    return await fetch(model, _places(model, mirror, access), blobs, on_bytes=on_progress)
+    told = (lambda _model, count: on_bytes(count)) if on_bytes is not None else None
+    run = _Run(supply, keeper, on_bytes=told, on_file=None)
+    if keeper.blobs.has(model.sha256, size=model.size):
+        await run.reuse([model])
+        return Brought(keeper.blobs.path(model.sha256), None, 0)
+    return await run.fetch(model)
+
+
+class _Run(Generic[P]):
+    """Files on their way, several at once."""
+
+    def __init__(
+        self, supply: Supply, keeper: Keeper, *, on_bytes: OnBytes[P] | None, on_file: OnFile[P] | None
+    ) -> None:
+        self._keeper, self._on_bytes, self._on_file = keeper, on_bytes, on_file
+        self._suppliers = Suppliers(supply, cache_root=keeper.blobs.root)
+
+    async def reuse(self, models: Sequence[P]) -> None:
+        """Note that these were here."""
+        if models:
+            await asyncio.to_thread(self._keeper.note, hits=[model.sha256 for model in models])
+        for model in models:
+            self._tell(model, Brought(self._keeper.blobs.path(model.sha256), None, 0))
+
+    async def fetch_all(self, models: Sequence[P]) -> None:
+        """Begin them in their order; all are tried."""
+        if not models:
+            return
+        if (warning := slow_hash_warning()) is not None:
+            _log.warning("%s", warning)
+        slots = asyncio.Semaphore(FILES_AT_ONCE)
+
+        async def one(model: P) -> TransferError | None:
+            async with slots:
+                try:
+                    await self.fetch(model)
+                except TransferError as exc:
+                    return exc
+            return None
+
+        failures = [exc for exc in await asyncio.gather(*map(one, models)) if exc is not None]
+        if failures:
+            kind = CorruptBytes if any(isinstance(exc, CorruptBytes) for exc in failures) else TransferError
+            raise kind("\n".join(dict.fromkeys(map(str, failures))))
+
+    async def fetch(self, model: P) -> Brought:
+        """Bring one."""
+        gauge = Gauge(asyncio.get_running_loop(), partial(self._on_bytes, model) if self._on_bytes else None)
+        flow = Flow(gauge.add)
+        done = asyncio.wrap_future(
+            in_thread(lambda: fetch(model, self._suppliers, self._keeper.blobs, flow=flow))
+        )
+        try:
+            brought = await asyncio.shield(done)
+        except asyncio.CancelledError:
+            flow.stop()
+            await asyncio.wait([done], timeout=CANCEL_WITHIN_S)
+            if not done.cancel():
+                done.exception()
+            raise
+        except TransferError:
+            gauge.settle(0)
+            raise
+        gauge.settle(model.size)
+        tier = brought.offer.tier if brought.offer is not None else "neighbour"
+        fetched = {model.sha256: brought.fetched_bytes}
+        await asyncio.to_thread(self._keeper.note, fetched=fetched, source=tier)
+        self._tell(model, brought)
+        return brought
+
+    def _tell(self, model: P, brought: Brought) -> None:
+        if self._on_file is not None:
+            self._on_file(model, brought)
+
+
+@asynccontextmanager
+async def _held(keeper: Keeper, models: Sequence[Pinned]) -> AsyncIterator[None]:
+    lease = keeper.hold(models)
+    await asyncio.to_thread(lease.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(lease.__exit__, None, None, None)
 
 
 def _quarantine_spoiled(models: Iterable[Pinned], blobs: BlobStore) -> None:
@@ -119,39 +202,3 @@ def _quarantine_spoiled(models: Iterable[Pinned], blobs: BlobStore) -> None:
     for model in models:
         if blobs.has(model.sha256, size=model.size) and hash_file(blobs.path(model.sha256)) != model.sha256:
             blobs.quarantine(model.sha256, reason="its bytes are no longer those of its name")
-
-
-def _places(model: Pinned, mirror: str | None, access: S3Access | None) -> list[ObjectPlace]:
-    # The given credentials are for the mirror alone; a lock's own sources are the environment's affair.
-    places = [open_place(mirror_source(mirror, model.sha256), access=access)] if mirror else []
-    for address in sources_of(model, None):
-        try:
-            places.append(open_place(address))
-        except UsageError as exc:
-            _log.warning("source left out: %s", exc)
-    return places
-
-
-async def _fetch_all(
-    models: Sequence[Pinned],
-    mirror: str | None,
-    blobs: BlobStore,
-    *,
-    on_progress: OnBytes | None,
-    access: S3Access | None,
-) -> None:
-    slots = asyncio.Semaphore(FILES_AT_ONCE)
-
-    async def one(model: Pinned) -> TransferError | None:
-        async with slots:
-            try:
-                await hydrate_one(model, mirror=mirror, blobs=blobs, on_progress=on_progress, access=access)
-            except TransferError as exc:
-                return exc
-        return None
-
-    largest_first = sorted(models, key=lambda model: model.size, reverse=True)
-    failures = [exc for exc in await asyncio.gather(*map(one, largest_first)) if exc is not None]
-    if failures:
-        kind = CorruptBytes if any(isinstance(exc, CorruptBytes) for exc in failures) else TransferError
-        raise kind("\n".join(dict.fromkeys(map(str, failures))))

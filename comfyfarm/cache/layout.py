@@ -5,14 +5,15 @@ Nothing that is not ours is ever touched: a link of ours points into this cache,
 
 import contextlib
 import errno
+import hashlib
 import os
-import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 import yaml
 
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.pinned import Placed
 from comfyfarm.errors import ForeignFile, InputError, TryLater
 
@@ -20,30 +21,58 @@ _FOREIGN = (
     "not ours, and never overwritten; move them away, or name no models folder when they are the files that "
     "the lock means:"
 )
+_TRIES = 5
+
+OnLinks = Callable[[Mapping[Path, Placed]], None]
+"""Told which links are about to be placed: who evicts a blob later has to know of them beforehand."""
 
 
 def link_models(
-    models: Iterable[Placed], blobs: BlobStore, models_dir: Path, *, hard: bool = False
+    models: Iterable[Placed],
+    blobs: BlobStore,
+    models_dir: Path,
+    *,
+    hard: bool = False,
+    on_links: OnLinks | None = None,
 ) -> tuple[Path, ...]:
     """Link `<models_dir>/<folder>/<path>` to each model's blob. Safe to repeat; our own older links move on.
 
-    Nothing is linked when anything is in the way.
+    Nothing is linked when anything is in the way. `Keeper.link` does this so that no eviction comes between.
 
     Args:
         models: files that are in the cache.
         blobs: the cache.
         models_dir: where ComfyUI looks; made if missing.
         hard: hard links instead of symbolic ones; on one file system only.
+        on_links: told of all of them before the first is placed.
 
     Raises:
         ForeignFile: files that are not ours lie where links should go, all of them named.
         InputError: a path leads out of the folder, or two models claim one path.
         TryLater: the folder cannot be written.
     """
-    wanted = refuse_foreign(models, blobs, models_dir)
+    listed = tuple(models)
+    wanted = refuse_foreign(listed, blobs, models_dir)
+    if on_links is not None:
+        on_links(_places(listed, _root(models_dir)))
     for link, blob in wanted.items():
-        _link(link, blob, hard=hard)
+        _link(link, blob, hard=hard, disk=blobs.disk)
     return tuple(wanted)
+
+
+def is_link_to(link: Path, blob: Path) -> bool:
+    """Whether this is a link of ours to this blob, symbolic or hard, be the blob here or not."""
+    if link.is_symlink():
+        target = Path(os.path.normpath(link.parent / link.readlink()))
+        return target == blob or (
+            target.name == blob.name and target.parent.resolve() == blob.parent.resolve()
+        )
+    return _same_file(link, blob)
+
+
+def waiting_name(link: Path) -> Path:
+    """The name that a link has until it is in its place, and keeps if its process dies just then."""
+    return link.with_name(f".comfyfarm-{hashlib.sha256(os.fsencode(link.name)).hexdigest()[:16]}")
 
 
 def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path) -> Mapping[Path, Path]:
@@ -53,8 +82,8 @@ def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path)
         ForeignFile: files that are not ours lie there, all of them named.
         InputError: a path leads out of the folder, or two models claim one path.
     """
-    root = models_dir.expanduser().absolute()
-    wanted = _wanted(models, blobs, root)
+    root = _root(models_dir)
+    wanted = {link: blobs.path(model.sha256) for link, model in _places(models, root).items()}
     foreign = [link for link, blob in wanted.items() if _is_foreign(link, blob, blobs, root)]
     if foreign:
         lines = [f"  {link}" for link in foreign]
@@ -62,7 +91,13 @@ def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path)
     return wanted
 
 
-def make_view(lock_digest: str, models: Iterable[Placed], blobs: BlobStore) -> Path:
+def make_view(
+    lock_digest: str,
+    models: Iterable[Placed],
+    blobs: BlobStore,
+    *,
+    on_links: OnLinks | None = None,
+) -> Path:
     """A models folder of one lock inside the cache, for a server that we start; returns where it lies.
 
     Raises:
@@ -70,8 +105,11 @@ def make_view(lock_digest: str, models: Iterable[Placed], blobs: BlobStore) -> P
         TryLater: the cache cannot be written.
     """
     view = blobs.root / "views" / lock_digest
-    view.mkdir(parents=True, exist_ok=True)
-    link_models(models, blobs, view)
+    try:
+        blobs.disk.make_folder(view)
+    except OSError as exc:
+        raise TryLater(f"{view}: cannot be made: {exc.strerror or exc}") from exc
+    link_models(models, blobs, view, on_links=on_links)
     return view
 
 
@@ -85,14 +123,39 @@ def extra_model_paths_yaml(view: Path) -> str:
     return yaml.safe_dump({"comfyfarm": section}, sort_keys=False, allow_unicode=True)
 
 
-def _wanted(models: Iterable[Placed], blobs: BlobStore, root: Path) -> dict[Path, Path]:
-    wanted: dict[Path, Path] = {}
+def write_extra_model_paths(view: Path, disk: Disk) -> Path:
+    """Put `extra_model_paths_yaml` beside the view, whole or not at all: a server may read it just now.
+
+    Raises:
+        TryLater: the cache cannot be written.
+    """
+    path, text = view.with_name(f"{view.name}.yaml"), extra_model_paths_yaml(view)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return path
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fd = disk.open_file(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            disk.write_at(fd, text.encode(), 0, new)
+        finally:
+            os.close(fd)
+        disk.rename(new, path)
+    except OSError as exc:
+        raise TryLater(f"{path}: cannot be written: {exc.strerror or exc}") from exc
+    return path
+
+
+def _root(models_dir: Path) -> Path:
+    return models_dir.expanduser().absolute()
+
+
+def _places(models: Iterable[Placed], root: Path) -> dict[Path, Placed]:
+    places: dict[Path, Placed] = {}
     for model in models:
         link = root / _inside(model.folder) / _inside(model.path)
-        blob = blobs.path(model.sha256)
-        if wanted.setdefault(link, blob) != blob:
+        if places.setdefault(link, model).sha256 != model.sha256:
             raise InputError(f"{model.folder}/{model.path}: two files of different content claim this path")
-    return wanted
+    return places
 
 
 def _inside(path: str) -> PurePosixPath:
@@ -124,7 +187,8 @@ def _points_into(link: Path, root: Path) -> bool:
 def _is_hard_link(link: Path, blob: Path, blobs: BlobStore) -> bool:
     if not link.is_file() or link.stat().st_nlink < 2:
         return False
-    candidates = [blob, *blobs.root.glob("sha256/??/*")]
+    # One in quarantine was a blob when it was linked.
+    candidates = [blob, *blobs.root.glob("sha256/??/*"), *blobs.root.glob("quarantine/*")]
     return any(_same_file(link, each) for each in candidates)
 
 
@@ -134,24 +198,37 @@ def _same_file(link: Path, blob: Path) -> bool:
     return False
 
 
-def _link(link: Path, blob: Path, *, hard: bool) -> None:
+def _link(link: Path, blob: Path, *, hard: bool, disk: Disk) -> None:
     if _is_linked(link, blob, hard=hard):
         return
-    new = link.with_name(f".comfyfarm-{secrets.token_hex(6)}")
+    new = waiting_name(link)
     try:
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if hard:
-            new.hardlink_to(blob)
-        else:
-            new.symlink_to(blob)
-        new.replace(link)
+        if not link.parent.is_dir():
+            disk.make_folder(link.parent)
+        _place(new, link, blob, hard=hard, disk=disk)
     except OSError as exc:
         remedy = "; without --link hard they are symbolic" if exc.errno == errno.EXDEV else ""
-        raise TryLater(f"{link}: cannot be linked to {blob}: {exc.strerror}{remedy}") from exc
+        raise TryLater(f"{link}: cannot be linked to {blob}: {exc.strerror or exc}{remedy}") from exc
     finally:
         # Left over after a failure, and after replacing one hard link by another to the same file.
-        with contextlib.suppress(OSError):
-            new.unlink()
+        if os.path.lexists(new):
+            with contextlib.suppress(OSError):
+                disk.unlink(new)
+
+
+def _place(new: Path, link: Path, blob: Path, *, hard: bool, disk: Disk) -> None:
+    make = disk.hardlink if hard else disk.symlink
+    for remaining in reversed(range(_TRIES)):
+        try:
+            make(new, blob)
+            disk.rename(new, link)
+        except (FileExistsError, FileNotFoundError):
+            # The name is a dead process's; or another process has just taken ours for such a one.
+            if not remaining:
+                raise
+            disk.unlink(new)
+        else:
+            return
 
 
 def _is_linked(link: Path, blob: Path, *, hard: bool) -> bool:

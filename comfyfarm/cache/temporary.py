@@ -9,21 +9,28 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import secrets
 from pathlib import Path
+
+from comfyfarm.cache.disk import SYSTEM_DISK, Disk
+from comfyfarm.cache.held_folder import NO_LOCKS
 
 _log = logging.getLogger(__name__)
 
 _TRIES = 20
+_OURS = re.compile(r"\d+-\w+")
+"""What follows the prefix in the names we give: other files may lie beside them."""
 
 
 class TemporaryFile:
     """An open, locked file of our own under a name that no other process has."""
 
-    def __init__(self, path: Path, fd: int, *, levels: int) -> None:
+    def __init__(self, path: Path, fd: int, *, levels: int, disk: Disk = SYSTEM_DISK) -> None:
         """`levels`: how many folders above it are ours, and removed when they are empty."""
         self.path = path
         self.fd = fd
+        self._disk = disk
         self._levels = levels
         self._is_published = False
 
@@ -34,51 +41,60 @@ class TemporaryFile:
             OSError: the disk is full, read-only, or broken.
         """
         if mode is not None:
-            os.fchmod(self.fd, mode)
-        os.fsync(self.fd)
+            self._disk.set_mode(self.fd, mode, self.path)
+        self._disk.sync(self.fd, self.path)
         is_beside = final.parent == self.path.parent
         if not is_beside:
-            final.parent.mkdir(parents=True, exist_ok=True)
-        self.path.rename(final)
+            self._disk.make_folder(final.parent)
+        self._disk.rename(self.path, final)
         self._is_published = True
         self._levels *= not is_beside
-        sync_folder(final.parent)
+        self._disk.sync_folder(final.parent)
         self.discard()
 
     def discard(self) -> None:
-        """Let go of the file, and remove it unless it was published. Safe to repeat."""
+        """Let go of the file, and remove it unless it was published. Safe to repeat.
+
+        Raises:
+            OSError: it cannot be removed; it is let go of all the same, for a sweep to find.
+        """
         if self.fd < 0:
             return
-        if not self._is_published:
-            self.path.unlink(missing_ok=True)
-        os.close(self.fd)
-        self.fd = -1
+        try:
+            if not self._is_published:
+                self._disk.unlink(self.path)
+        finally:
+            os.close(self.fd)
+            self.fd = -1
         # Leave no empty folders behind; one that another process uses is not empty.
         with contextlib.suppress(OSError):
             for folder in list(self.path.parents)[: self._levels]:
-                folder.rmdir()
+                self._disk.remove_folder(folder)
 
 
-def open_temporary(folder: Path, *, prefix: str = "", levels: int = 2) -> TemporaryFile:
+def open_temporary(
+    folder: Path, *, prefix: str = "", levels: int = 2, disk: Disk = SYSTEM_DISK
+) -> TemporaryFile:
     """A new temporary in `folder`, after removing what dead processes left there.
 
     Args:
         folder: where; made if need be.
         prefix: of its name, where other files lie beside it.
         levels: how many folders above the file are ours: removed when they are empty.
+        disk: what it lies on.
 
     Raises:
         OSError: the folder cannot be made or written.
     """
-    sweep(folder, prefix=prefix)
+    sweep(folder, prefix=prefix, disk=disk)
     for _ in range(_TRIES):
         path = folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
         # Who finds the folder empty removes it, perhaps just now.
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            fd = _create(path)
+            fd = _create(path, disk)
             try:
                 if _hold(fd) and os.fstat(fd).st_nlink:
-                    return TemporaryFile(path, fd, levels=levels)
+                    return TemporaryFile(path, fd, levels=levels, disk=disk)
             except OSError:
                 os.close(fd)
                 raise
@@ -87,24 +103,24 @@ def open_temporary(folder: Path, *, prefix: str = "", levels: int = 2) -> Tempor
     raise OSError(errno.EBUSY, "cannot keep a temporary file", str(folder))
 
 
-def _create(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+def _create(path: Path, disk: Disk) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
-        return os.open(path, flags, 0o666)
+        return disk.open_file(path, flags)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, flags, 0o666)
+        disk.make_folder(path.parent)
+        return disk.open_file(path, flags)
 
 
-def sweep(folder: Path, *, prefix: str = "") -> int:
-    """Remove temporaries of dead processes in `folder`; returns how many."""
+def sweep(folder: Path, *, prefix: str = "", disk: Disk = SYSTEM_DISK) -> int:
+    """Remove temporaries of dead processes in `folder`; returns how many. Other files are left alone."""
     removed = 0
     for path in _files(folder, prefix):
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+                disk.unlink(path)
                 removed += 1
             finally:
                 os.close(fd)
@@ -115,18 +131,18 @@ def sweep(folder: Path, *, prefix: str = "") -> int:
 
 def sync_folder(folder: Path) -> None:
     """Make renames in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    SYSTEM_DISK.sync_folder(folder)
 
 
 def _files(folder: Path, prefix: str) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.name.startswith(prefix) and path.is_file()]
+        return [path for path in folder.iterdir() if _is_ours(path.name, prefix) and path.is_file()]
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _is_ours(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) and _OURS.fullmatch(name, len(prefix)) is not None
 
 
 def _hold(fd: int) -> bool:
@@ -136,6 +152,6 @@ def _hold(fd: int) -> bool:
         return False
     except OSError as exc:
         # Some network file systems have no locks: then nothing is ever swept there, and all else works.
-        if exc.errno not in {errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}:
+        if exc.errno not in NO_LOCKS:
             raise
     return True

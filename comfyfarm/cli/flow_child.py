@@ -15,8 +15,8 @@ from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.stopping import Stop
 from comfyfarm.settings import FarmSettings
 
-OnBytes = Callable[[int, int], None]
-"""Told of bytes of model files: how many are done, and how many there are."""
+OnBytes = Callable[[int, int, list[tuple[str, int, int]]], None]
+"""Told of bytes of model files: how many are done, how many there are; and the same of each under way."""
 
 
 async def run_flow(
@@ -68,7 +68,7 @@ async def _wait_for(child: asyncio.subprocess.Process, request: RenderRequest, s
 
 @asynccontextmanager
 async def _progress_pipe(on_bytes: OnBytes) -> AsyncIterator[int]:
-    """A pipe for the child to write to: one JSON object a line, `done` and `total` in bytes."""
+    """A pipe for the child to write to, as `byte_progress.PIPE` says."""
     reading, writing = os.pipe()
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ async def _progress_pipe(on_bytes: OnBytes) -> AsyncIterator[int]:
     async def read() -> None:
         while line := await lines.readline():
             told = json.loads(line)
-            on_bytes(told["done"], told["total"])
+            on_bytes(told["done"], told["total"], told["files"])
 
     reader = asyncio.create_task(read())
     try:

@@ -1,20 +1,18 @@
 """`comfyfarm hydrate`: the locked model files into this host's cache, verified, and linked."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from comfyfarm.addresses import read_bytes
-from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.hydrate import hydrate, missing
-from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
+from comfyfarm.cache.layout import refuse_foreign, write_extra_model_paths
 from comfyfarm.cli.edge import ends_with_exit_code, say
-from comfyfarm.cli.progress import bytes_bar
-from comfyfarm.farm.room import refuse_what_cannot_fit
-from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
-from comfyfarm.lock.lockfile import LockedModel, read_lock
+from comfyfarm.cli.progress import hydration_bars
+from comfyfarm.farm.supplies import keeper_from, supply_from
+from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, read_lock
+from comfyfarm.plan.order_of_use import order_models
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.shown import counted
 
@@ -22,28 +20,36 @@ from comfyfarm.workflow.shown import counted
 @click.command("hydrate")
 @click.option("--lock", required=True, metavar="FILE", help="The lock, or its address.")
 @click.option("--mirror", metavar="DIR|s3://…|https://…", help="Default: the lock's own sources.")
+@click.option("--signed", metavar="FILE|URL", help="A list that `comfyfarm mirror sign` made.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Default: the user's cache directory.")
 @click.option("--link-into", type=click.Path(path_type=Path), help="A models folder of ComfyUI.")
 @click.option("--link", type=click.Choice(["symbolic", "hard"]), default="symbolic", show_default=True)
+@click.option(
+    "--connections", type=click.IntRange(1, 32), help="To one source of a file. Default: what the link needs."
+)
 @ends_with_exit_code
-def command(lock: str, mirror: str | None, cache: Path | None, link_into: Path | None, link: str) -> None:
+def command(
+    lock: str,
+    mirror: str | None,
+    signed: str | None,
+    cache: Path | None,
+    link_into: Path | None,
+    link: str,
+    connections: int | None,
+) -> None:
     """Bring the locked model files to this host, verified; link them where ComfyUI looks."""
+    settings = read_settings()
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
-    models = read.models
-    blobs = BlobStore((cache or read_settings().cache_dir).absolute())
-    refuse_what_cannot_fit(models, blobs, link_into)
-    with bytes_bar("models", sum(model.size for model in missing(models, blobs))) as advance:
-        asyncio.run(hydrate(models, mirror=mirror, blobs=blobs, rereads=True, on_progress=advance))
+    models = order_models(read.models)
+    keeper = keeper_from(settings, cache.absolute() if cache else None)
     if link_into is not None:
-        link_models(models, blobs, link_into.absolute(), hard=link == "hard")
+        refuse_foreign(models, keeper.blobs, link_into)
+    supply = supply_from(settings, mirror=mirror, signed=signed, connections=connections)
+    with hydration_bars(missing(models, keeper.blobs)) as on_bytes:
+        asyncio.run(hydrate(models, supply=supply, keeper=keeper, rereads=True, on_bytes=on_bytes))
+    if link_into is not None:
+        keeper.link(models, link_into.absolute(), hard=link == "hard")
     elif models:
-        say(f"start ComfyUI with --extra-model-paths-config {_view(read.digest, models, blobs)}")
+        config = write_extra_model_paths(keeper.view(read.digest, models), keeper.blobs.disk)
+        say(f"start ComfyUI with --extra-model-paths-config {config}")
     say(f"{counted(len(models), 'model')} {'is' if len(models) == 1 else 'are'} here, verified")
-
-
-def _view(digest: str, models: Sequence[LockedModel], blobs: BlobStore) -> Path:
-    """The lock's own folder of links, and beside it the file that shows it to ComfyUI."""
-    view = make_view(digest, models, blobs)
-    config = view.with_suffix(".yaml")
-    config.write_text(extra_model_paths_yaml(view), encoding="utf-8")
-    return config

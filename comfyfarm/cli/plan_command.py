@@ -12,6 +12,8 @@ import click
 
 from comfyfarm.addresses import expanded, mask
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.admission import Bounds, evictable
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cli.edge import ends_with_exit_code, say_findings
 from comfyfarm.cli.lock_files import DEFAULT_LOCK, json_when_refused, open_lock
 from comfyfarm.cli.pack_options import check_web_address
@@ -35,7 +37,11 @@ _GIB = 1 << 30
 @click.option(
     "--disk-gb", type=click.FloatRange(min=0), help="Free disk, in GiB (default: of the cache's disk)."
 )
-@click.option("--quota-gb", type=click.FloatRange(min=0), help="Quota of the cache, in GiB.")
+@click.option(
+    "--quota-gb",
+    type=click.FloatRange(min=0),
+    help="Quota of the cache, in GiB (default: COMFYFARM_CACHE_QUOTA_GB).",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @ends_with_exit_code
 def command(
@@ -54,8 +60,9 @@ def command(
 
     Nothing is asked that is not given. Without --server and --vram-gb, VRAM is told and not checked;
     without --server the version of ComfyUI is not; without --custom-nodes every locked pack counts as to
-    be installed; without --quota-gb the cache may grow as large as its disk; without --models-dir it is
-    not looked whether files of others lie in the way of links. The disk is always looked at.
+    be installed; without --quota-gb and COMFYFARM_CACHE_QUOTA_GB the cache may grow as large as its disk;
+    without --models-dir it is not looked whether files of others lie in the way of links. The disk is
+    always looked at, and what is to stay free of it (COMFYFARM_CACHE_FREE_GB).
 
     Exit status: 1 when it cannot fit, or LOCK is none; 3 when an address or server does not answer.
     """
@@ -66,10 +73,7 @@ def command(
     blobs = BlobStore((cache or read_settings().cache_dir).absolute())
     vram_bytes, version = asyncio.run(_ask(server)) if server else (None, None)
     facts = HostFacts(
-        cached=frozenset(m.sha256 for m in read.models if blobs.has(m.sha256, size=m.size)),
-        cache_bytes=_held_bytes(blobs) if quota_gb is not None else 0,
-        quota_bytes=_bytes(quota_gb),
-        disk_free_bytes=blobs.free_bytes() if disk_gb is None else _bytes(disk_gb),
+        **_of_cache(read, blobs, quota_gb, disk_gb),
         vram_bytes=vram_bytes if vram_gb is None else _bytes(vram_gb) or None,
         packs=_packs(custom_nodes) if custom_nodes is not None else None,
         comfyui=version,
@@ -97,8 +101,22 @@ def _bytes(gib: float | None) -> int | None:
     return None if gib is None else int(gib * _GIB)
 
 
-def _held_bytes(blobs: BlobStore) -> int:
-    return sum(file.stat().st_size for file in blobs.root.glob("sha256/??/*"))
+def _of_cache(lock: Lock, blobs: BlobStore, quota_gb: float | None, disk_gb: float | None) -> dict[str, Any]:
+    """What is here, what of it has to stay for others, and how far the cache may grow."""
+    settings = read_settings()
+    quota = settings.cache_quota_bytes if quota_gb is None else _bytes(quota_gb)
+    scene, _ = Keeper(blobs, Bounds(quota, settings.cache_free_bytes)).look()
+    wanted = {model.sha256 for model in lock.models}
+    leaving = set(evictable(scene, keep=dict.fromkeys(wanted)))
+    sizes = {sha: blob.size for sha, blob in scene.blobs.items()}
+    return {
+        "cached": frozenset(m.sha256 for m in lock.models if sizes.get(m.sha256) == m.size),
+        "cache_bytes": sum(sizes.values()),
+        "stuck_bytes": sum(size for sha, size in sizes.items() if sha not in leaving and sha not in wanted),
+        "quota_bytes": quota,
+        "keep_free_bytes": settings.cache_free_bytes,
+        "disk_free_bytes": scene.disk_free_bytes if disk_gb is None else _bytes(disk_gb),
+    }
 
 
 def _packs(custom_nodes: Path) -> dict[str, str | None]:
@@ -159,7 +177,7 @@ def _print(plan: HostPlan) -> None:
     if in_place:
         click.echo(f"  keep    {counted(in_place, 'file')} with the locked content in --models-dir")
     if plan.evict_bytes:
-        click.echo(f"  evict   {bytes_text(plan.evict_bytes)} to keep within the quota")
+        click.echo(f"  evict   {bytes_text(plan.evict_bytes)} to make room")
     for pack in plan.install:
         click.echo(f"  install {pack.name} at {pack.commit[:12]} from {pack.url}")
     for pack in plan.change:

@@ -1,14 +1,18 @@
 """Progress bars on stderr for long work; silent when stderr is no terminal."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, Task
+    from rich.progress import Progress, ProgressColumn, Task, TaskID
+
+    from comfyfarm.cache.pinned import Placed
 
 Advance = Callable[[int], None]
+OnModelBytes = Callable[["Placed", int], None]
+_LONGEST_NAME = 40
 
 
 @contextmanager
@@ -27,6 +31,35 @@ def bytes_so_far_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+@contextmanager
+def hydration_bars(models: "Iterable[Placed]") -> Iterator[OnModelBytes]:
+    """Bars over model files that are to come: one for each that is under way, one for all.
+
+    The value moves a file on by so many bytes; back, when a source is given up.
+    """
+    wanted = {model.sha256: model for model in models}
+    with _progress() as progress:
+        whole = progress.add_task("models", total=sum(model.size for model in wanted.values()))
+        done = dict.fromkeys(wanted, 0)
+        under_way: dict[str, TaskID] = {}
+
+        def on_bytes(model: "Placed", count: int) -> None:
+            done[model.sha256] = done.get(model.sha256, 0) + count
+            progress.advance(whole, count)
+            task = under_way.get(model.sha256)
+            if done[model.sha256] >= model.size:
+                if task is not None:
+                    progress.remove_task(under_way.pop(model.sha256))
+            elif task is None:
+                under_way[model.sha256] = progress.add_task(
+                    _short(model.path), total=model.size, completed=done[model.sha256]
+                )
+            else:
+                progress.advance(task, count)
+
+        yield on_bytes
+
+
 class RenderBars:
     """The bars of a render: one over the bytes of model files while they come, one over its jobs."""
 
@@ -34,6 +67,7 @@ class RenderBars:
         self._progress = progress
         self._models = progress.add_task("models", total=None, visible=False)
         self._jobs = progress.add_task(batch, total=None, note="", unit="jobs")
+        self._files: dict[str, TaskID] = {}
 
     def show_jobs(self, counts: dict[str, int]) -> None:
         """Move the bar over jobs, by their counts of each status."""
@@ -41,9 +75,19 @@ class RenderBars:
         note = f"{counts['dead']} dead" if counts.get("dead") else ""
         self._progress.update(self._jobs, completed=ended, total=sum(counts.values()) or None, note=note)
 
-    def show_bytes(self, done: int, total: int) -> None:
-        """Move the bar over bytes; it is gone once all have come."""
+    def show_bytes(self, done: int, total: int, files: "Iterable[tuple[str, int, int]]" = ()) -> None:
+        """Move the bar over bytes; it is gone once all have come.
+
+        `files`: those under way, each with its own bar: name, bytes that are done, size.
+        """
         self._progress.update(self._models, completed=done, total=total, visible=done < total)
+        under_way = {name: (came, size) for name, came, size in files}
+        for name in self._files.keys() - under_way.keys():
+            self._progress.remove_task(self._files.pop(name))
+        for name, (came, size) in under_way.items():
+            if name not in self._files:
+                self._files[name] = self._progress.add_task(_short(name), total=size)
+            self._progress.update(self._files[name], completed=came)
 
     @contextmanager
     def bytes_bar(self, total_bytes: int) -> Iterator[Advance]:
@@ -64,6 +108,11 @@ def render_bars(batch: str) -> Iterator[RenderBars]:
     """The bars of a render, while it runs."""
     with _progress() as progress:
         yield RenderBars(progress, batch)
+
+
+def _short(path: str) -> str:
+    """The end of a path: there the names of model files differ."""
+    return path if len(path) <= _LONGEST_NAME else f"…{path[1 - _LONGEST_NAME :]}"
 
 
 @contextmanager

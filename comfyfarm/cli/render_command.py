@@ -190,7 +190,7 @@ async def _run(
         watcher = asyncio.create_task(_watch(ledger, batch, bars))
         try:
             if backends.prefect_api_url is None:
-                here = render_here(request, ledger, state_dir=settings.state_dir, bytes_bar=bars.bytes_bar)
+                here = render_here(request, ledger, settings=settings, bytes_bar=bars.bytes_bar)
                 return 0 if await runs_to_its_end(here, stop) or stop.was_terminated else TryLater.exit_code
             if backends.ui_url:
                 say(f"dashboard {backends.ui_url}")

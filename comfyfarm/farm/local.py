@@ -5,7 +5,6 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import NoLane, StaleClaim, StoreError
@@ -14,11 +13,21 @@ from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import eligible, examine_all, suited
 from comfyfarm.farm.shard import Shard
 from comfyfarm.farm.sources import read_sources
-from comfyfarm.farm.stage import BytesBar, bring_models, load_batch, open_shard, plan_request, record_batch
+from comfyfarm.farm.stage import (
+    BytesBar,
+    bring_models,
+    load_batch,
+    models_held,
+    open_shard,
+    plan_request,
+    record_batch,
+)
 from comfyfarm.farm.stopping import stop_of_process
+from comfyfarm.farm.supplies import keeper_from, supply_from
 from comfyfarm.farm.taken import TakenJob
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.run.retry import Dead, Retry, RetryPolicy, delay_cap_s, jittered_s
+from comfyfarm.settings import FarmSettings
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +55,7 @@ async def render_local(shard: Shard, *, retries: RetryPolicy, clock: Clock) -> N
 
 
 async def render_here(
-    request: RenderRequest, ledger: Ledger, *, state_dir: Path, bytes_bar: BytesBar = no_bar
+    request: RenderRequest, ledger: Ledger, *, settings: FarmSettings, bytes_bar: BytesBar = no_bar
 ) -> None:
     """All stages in one process: preflight, hydrate, dispatch, sync.
 
@@ -60,16 +69,19 @@ async def render_here(
     servers = await examine_all(request.servers)
     prepared = plan_request(request, sources, servers)
     servers = suited(servers, prepared.unfit)
-    if request.models_dir is not None:
-        await bring_models(request, prepared.models, bytes_bar)
-        servers = await examine_all([server.url for server in servers])
-    able = eligible(servers, prepared.needed)
-    await record_batch(ledger, request, prepared)
-    _, whole = await load_batch(ledger, prepared.batch)
-    async with open_shard(
-        request, whole, able, ledger=ledger, state_dir=state_dir, keeps_pictures=False
-    ) as shard:
-        await render_local(shard, retries=request.retries, clock=SystemClock())
+    keeper = keeper_from(settings, request.cache_dir)
+    async with models_held(request, prepared, keeper):
+        if request.models_dir is not None:
+            supply = supply_from(settings, mirror=request.mirror)
+            await bring_models(request, prepared.models, bytes_bar, supply=supply, keeper=keeper)
+            servers = await examine_all([server.url for server in servers])
+        able = eligible(servers, prepared.needed)
+        await record_batch(ledger, request, prepared)
+        _, whole = await load_batch(ledger, prepared.batch)
+        async with open_shard(
+            request, whole, able, ledger=ledger, state_dir=settings.state_dir, keeps_pictures=False
+        ) as shard:
+            await render_local(shard, retries=request.retries, clock=SystemClock())
 
 
 async def _run_job(shard: Shard, job: TakenJob, *, retries: RetryPolicy, clock: Clock) -> None:

@@ -21,6 +21,7 @@ from comfyfarm.lock.lockfile import LockedModel, read_lock
 from comfyfarm.lock.pins import pin
 from comfyfarm.plan.batch import plan_batch
 from comfyfarm.plan.job import JobSpec
+from comfyfarm.plan.order_of_use import Ranks, order_models, ranks_of
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.findings import Severity
 from comfyfarm.workflow.overrides import read_overrides
@@ -28,6 +29,8 @@ from comfyfarm.workflow.references.find import Reference, References, Unclassifi
 from comfyfarm.workflow.schema import NodeSchema
 
 logger = logging.getLogger(__name__)
+
+_RANKED = 16
 
 
 class AssetFile(BaseModel):
@@ -148,7 +151,8 @@ def prepare(request: RenderRequest, sources: Sources, schema: NodeSchema) -> Pre
     ready = ready_jobs(request, sources.jobs, planned, schema)
     warnings = checked(ready, schema, request.project)
     needed = _references(ready, schema)
-    models = pin(needed, lock, workflows=list(sources.workflows), lock_name=sources.lock_name)
+    pinned = pin(needed, lock, workflows=list(sources.workflows), lock_name=sources.lock_name)
+    models = order_models(pinned, _ranks(ready, schema)) if pinned else ()
     refuse_pickles(models, request.project.policy, sources.lock_name)
     return Prepared(
         batch=planned.batch,
@@ -176,6 +180,14 @@ def _references(ready: Sequence[Ready], schema: NodeSchema) -> References:
         for text in references.unclassified:
             loose.setdefault((text.class_type, text.input, text.name), text)
     return References(references=tuple(found.values()), unclassified=tuple(loose.values()))
+
+
+def _ranks(ready: Sequence[Ready], schema: NodeSchema) -> Ranks:
+    """When the first prompts need which model: later ones rarely name others, and there may be thousands."""
+    graphs = list({one.graph.digest: one.graph for one in ready}.values())[:_RANKED]
+    return ranks_of(
+        ((graph, find_references(graph, schema).references) for graph in graphs), schema.is_output_node
+    )
 
 
 def _assets(request: RenderRequest, ready: Sequence[Ready], schema: NodeSchema) -> tuple[AssetFile, ...]:

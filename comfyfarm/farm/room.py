@@ -5,42 +5,44 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.layout import refuse_foreign
-from comfyfarm.errors import NoRoom
 from comfyfarm.farm.servers import Server
 from comfyfarm.lock.lockfile import Lock, LockedModel
 from comfyfarm.plan.host_plan import HostFacts, bytes_text, plan_host
 from comfyfarm.plan.vram import estimate_vram
-from comfyfarm.workflow.findings import Severity
 
 logger = logging.getLogger(__name__)
 
 
 def refuse_what_cannot_fit(
-    models: Sequence[LockedModel], blobs: BlobStore, models_dir: Path | None = None
+    models: Sequence[LockedModel],
+    keeper: Keeper,
+    models_dir: Path | None = None,
 ) -> None:
-    """Refuse models that the disk of the cache cannot hold. What dead processes left makes room first.
+    """Refuse models that the cache cannot hold, whatever may leave it. Nothing leaves it yet.
 
-    `models_dir`: where they will be linked.
+    Args:
+        models: what has to be here.
+        keeper: of the cache.
+        models_dir: where they will be linked.
 
     Raises:
-        NoRoom: before anything is fetched.
+        NoRoom: before anything is fetched: what is missing, who holds what, and the remedy.
         ForeignFile: likewise, since files that are not ours lie where links should go.
     """
+    blobs = keeper.blobs
     if models_dir is not None:
         refuse_foreign(models, blobs, models_dir)
     blobs.sweep()
+    admission = keeper.check(models)
     facts = HostFacts(
         cached=frozenset(model.sha256 for model in models if blobs.has(model.sha256, size=model.size)),
-        disk_free_bytes=blobs.free_bytes(),
+        disk_free_bytes=blobs.free_bytes() + admission.freed_bytes,
     )
-    plan = plan_host(Lock(models=tuple(models)), facts)
-    for finding in plan.findings:
+    for finding in plan_host(Lock(models=tuple(models)), facts).findings:
         if finding.code == "disk_tight":
             logger.warning("%s", finding)
-    if not plan.fits:
-        raise NoRoom("\n".join(str(found) for found in plan.findings if found.severity is Severity.ERROR))
 
 
 def short_of_vram(models: Sequence[LockedModel], servers: Sequence[Server]) -> Iterator[str]:

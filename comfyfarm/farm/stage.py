@@ -1,5 +1,6 @@
 """The stages in order, for whoever drives them: the command without Prefect, or a flow."""
 
+import asyncio
 import gc
 import hashlib
 import json
@@ -9,11 +10,11 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.hydrate import hydrate, missing
-from comfyfarm.cache.layout import link_models
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.places.folder import FolderPlace
 from comfyfarm.cache.places.objects import S3Access
+from comfyfarm.cache.supply import Supply
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import JobConflict, StoreError, UsageError
 from comfyfarm.farm.pictures import Pictures
@@ -49,7 +50,14 @@ def plan_request(request: RenderRequest, sources: Sources, servers: Sequence[Ser
     return prepared
 
 
-async def bring_models(request: RenderRequest, models: Sequence[LockedModel], bytes_bar: BytesBar) -> None:
+async def bring_models(
+    request: RenderRequest,
+    models: Sequence[LockedModel],
+    bytes_bar: BytesBar,
+    *,
+    supply: Supply,
+    keeper: Keeper,
+) -> None:
     """Have model files in this host's cache, several at once, and linked where its servers look.
 
     Raises:
@@ -57,17 +65,29 @@ async def bring_models(request: RenderRequest, models: Sequence[LockedModel], by
         TransferError: no source gave the bytes of some, all of them named.
         ForeignFile: files that are not ours lie where links should go.
     """
-    blobs = BlobStore(request.cache_dir)
-    refuse_what_cannot_fit(models, blobs, request.models_dir)
-    with bytes_bar(sum(model.size for model in missing(models, blobs))) as advance:
-        await hydrate(models, mirror=request.mirror, blobs=blobs, on_progress=advance)
+    await asyncio.to_thread(refuse_what_cannot_fit, models, keeper, request.models_dir)
+    with bytes_bar(sum(model.size for model in missing(models, keeper.blobs))) as advance:
+        await hydrate(models, supply=supply, keeper=keeper, on_bytes=lambda _model, count: advance(count))
     if request.models_dir is not None:
-        place_models(models, cache_dir=request.cache_dir, models_dir=request.models_dir)
+        await asyncio.to_thread(keeper.link, models, request.models_dir)
 
 
-def place_models(models: Sequence[LockedModel], *, cache_dir: Path, models_dir: Path) -> tuple[Path, ...]:
-    """Link cached files to where the servers look for them."""
-    return link_models(models, BlobStore(cache_dir), models_dir)
+@asynccontextmanager
+async def models_held(request: RenderRequest, prepared: Prepared, keeper: Keeper) -> AsyncIterator[None]:
+    """Nothing that the batch needs is evicted while this is open; room for what is missing is made first.
+
+    Raises:
+        NoRoom: they do not fit.
+    """
+    # Without a folder to link them into, the servers' models are their own affair.
+    held = keeper.hold(
+        prepared.models if request.models_dir is not None else (), who=f"batch {prepared.batch}"
+    )
+    await asyncio.to_thread(held.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(held.__exit__, None, None, None)
 
 
 async def record_batch(ledger: Ledger, request: RenderRequest, prepared: Prepared) -> None:

@@ -28,6 +28,8 @@ _MOST_BYTES = 1 << 46  # 64 TiB: more is a slip, and planning its parts would ta
 _REMEDY = "make one with `comfyfarm lock`"
 _Source = Annotated[str, StringConstraints(min_length=1)]
 
+LOCK_LIMIT_BYTES = 16 * 1024 * 1024
+
 
 class LockedModel(BaseModel):
     """One model file, pinned to its content rather than its name. Unknown fields are kept."""

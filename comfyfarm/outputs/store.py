@@ -8,8 +8,7 @@ from comfyfarm.errors import UsageError
 def open_output_store(address: str, *, access: S3Access | None = None) -> ObjectPlace:
     """Open a folder (a path or `file://`) or `s3://bucket/prefix`. Nothing is written or asked yet.
 
-    A folder checks the bytes on their way; a bucket keeps the SHA-256 with the object, and its copy's size is
-    checked.
+    What arrived is compared by its SHA-256: as the bucket says it, else as it is read back.
 
     Args:
         address: where; a folder is made when the first file comes.

@@ -28,8 +28,12 @@ class HostFacts(BaseModel):
     """Contents that are in its cache, whole."""
     cache_bytes: NonNegativeInt = 0
     """Of everything in its cache."""
+    stuck_bytes: NonNegativeInt = 0
+    """Of these, that may not leave: pinned or in use, and none of the lock's."""
     quota_bytes: NonNegativeInt | None = None
     """Of its cache."""
+    keep_free_bytes: NonNegativeInt = 0
+    """What is to stay free of the disk."""
     disk_free_bytes: NonNegativeInt | None = None
     """Where its cache lies."""
     vram_bytes: NonNegativeInt | None = None
@@ -67,7 +71,7 @@ class HostPlan(BaseModel):
     reuse_bytes: NonNegativeInt
     """Of the lock's files that are here already, in the cache or in their place."""
     evict_bytes: NonNegativeInt
-    """That have to leave the cache to keep within its quota."""
+    """That have to leave the cache to keep within its quota, and its disk from filling up."""
     install: tuple[PackChange, ...]
     change: tuple[PackChange, ...]
     vram: VramEstimate
@@ -93,11 +97,12 @@ def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
     )
     whole = sum(model.size for model in wanted.values())
     fetch_bytes = sum(model.size for model in absent)
-    evict = _evict_bytes(host, fetch_bytes)
+    leaving = max(0, host.cache_bytes - (whole - fetch_bytes) - host.stuck_bytes)
+    evict = _evict_bytes(host, fetch_bytes, leaving)
     install, change = _packs(lock, host)
     vram = estimate_vram(lock.models)
     findings = (
-        *_disk(host, fetch_bytes, min(evict, host.cache_bytes - (whole - fetch_bytes))),
+        *_disk(host, fetch_bytes, min(evict, leaving)),
         *_quota(host, whole),
         *_sources(absent),
         *_foreign(host),
@@ -118,19 +123,29 @@ def plan_host(lock: Lock, host: HostFacts) -> HostPlan:
     )
 
 
-def _evict_bytes(host: HostFacts, fetch_bytes: int) -> int:
-    return 0 if host.quota_bytes is None else max(0, host.cache_bytes + fetch_bytes - host.quota_bytes)
+def _evict_bytes(host: HostFacts, fetch_bytes: int, leaving_bytes: int) -> int:
+    """For the quota, whether that much can leave or not; for the disk, as much as can."""
+    if not fetch_bytes:
+        return 0
+    over = 0 if host.quota_bytes is None else max(0, host.cache_bytes + fetch_bytes - host.quota_bytes)
+    if host.disk_free_bytes is None:
+        return over
+    short = fetch_bytes + host.keep_free_bytes - host.disk_free_bytes
+    return max(over, min(short, leaving_bytes))
 
 
 def _disk(host: HostFacts, fetch_bytes: int, evict_bytes: int) -> Iterator[Finding]:
     if host.disk_free_bytes is None or not fetch_bytes:
         return
-    left = host.disk_free_bytes + max(evict_bytes, 0) - fetch_bytes
-    if left < 0:
+    left = host.disk_free_bytes + evict_bytes - fetch_bytes
+    if left < host.keep_free_bytes:
+        can_leave = f"; {bytes_text(evict_bytes)} can leave the cache" if evict_bytes else ""
+        floor = host.keep_free_bytes
+        to_stay = f", of which {bytes_text(floor)} are to stay so" if floor else ""
         yield error(
             "disk_full",
             f"{bytes_text(fetch_bytes)} have to be fetched, and the disk of {host.name} has "
-            f"{bytes_text(host.disk_free_bytes)} free",
+            f"{bytes_text(host.disk_free_bytes)} free{to_stay}{can_leave}",
             "make room there, or give --cache on a larger disk",
         )
     elif left < _DISK_RESERVE_BYTES:
@@ -143,6 +158,13 @@ def _quota(host: HostFacts, whole_bytes: int) -> Iterator[Finding]:
         quota = bytes_text(host.quota_bytes)
         message = f"the lock's files are {bytes_text(whole_bytes)}, and the cache may hold {quota}"
         yield error("quota_short", message, "raise --quota-gb, or lock fewer models")
+    elif host.quota_bytes is not None and whole_bytes + host.stuck_bytes > host.quota_bytes:
+        yield error(
+            "quota_short",
+            f"the lock's files are {bytes_text(whole_bytes)}, and of the {bytes_text(host.quota_bytes)} that "
+            f"the cache may hold, {bytes_text(host.stuck_bytes)} are pinned or in use by others",
+            "unpin files (comfyfarm cache unpin), wait until they are done, or raise --quota-gb",
+        )
 
 
 def _sources(absent: list[LockedModel]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 from aiohttp import web as web_server
-from botocore.exceptions import (  # type: ignore[import-untyped]
+from botocore.exceptions import (
     EndpointConnectionError,
     NoCredentialsError,
     ParamValidationError,

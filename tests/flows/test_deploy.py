@@ -161,6 +161,24 @@ def test_deployments_carry_version_queue_parameters_and_environment(deployed: "D
     assert env["COMFYFARM_STATE_DIR"] == str(deployed.wanted.state_dir)
 
 
+def test_prewarm_is_off_until_it_has_a_lock_that_stays(deployed: "Deployed") -> None:
+    prewarm = deployed.get("/deployments/name/hydrate-models/prewarm")
+    (schedule,) = prewarm["schedules"]
+    place = f"{deployed.control.api_url}/deployments/{prewarm['id']}"
+
+    assert (schedule["schedule"]["cron"], schedule["active"]) == ("0 2 * * *", False)
+    assert (prewarm["work_queue_name"], prewarm["version"]) == ("low", __version__)
+    assert prewarm["parameters"] == {"host": HOST, "mirror": ""}
+    changed = {**prewarm["parameters"], "lock": "/srv/comfyfarm.lock", "spread_s": 600}
+    httpx.patch(place, json={"parameters": changed}).raise_for_status()
+    try:
+        asyncio.run(deploy(deployed.wanted))
+
+        assert deployed.get("/deployments/name/hydrate-models/prewarm")["parameters"] == changed
+    finally:
+        httpx.patch(place, json={"parameters": prewarm["parameters"]}).raise_for_status()
+
+
 def test_the_nightly_schedule_is_off_until_wanted_and_stays_as_the_user_set_it(deployed: "Deployed") -> None:
     nightly = deployed.deployment("nightly")
     (schedule,) = nightly["schedules"]

@@ -47,13 +47,14 @@ def test_a_password_in_a_servers_address_is_refused_before_anything_is_asked(
 
 
 def test_the_description_is_filled_in_with_what_is_wanted() -> None:
-    render, nightly = read_description(WANTED.variables()).deployments
+    render, nightly, prewarm = read_description(WANTED.variables()).deployments
 
     assert render.parameters["mirror"] == ""
     assert render.parameters["host"] == render.work_pool.name == "gpu1"
-    assert nightly.schedules[0].timezone == "UTC"
+    assert nightly.schedules[0].timezone == prewarm.schedules[0].timezone == "UTC"
     with_mirror = WANTED.model_copy(update={"mirror": "s3://models", "time_zone": "Europe/Berlin"})
-    render, nightly = read_description(with_mirror.variables()).deployments
+    render, nightly, prewarm = read_description(with_mirror.variables()).deployments
+    assert prewarm.parameters == {"host": "gpu1", "mirror": "mirror/default"}
     assert render.parameters["mirror"] == "mirror/default"
     assert nightly.schedules[0].timezone == "Europe/Berlin"
 

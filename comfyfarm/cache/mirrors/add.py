@@ -1,140 +1,149 @@
-"""The mirror: model files under their SHA-256 in a bucket or folder, with what is known of them beside."""
+"""A file into the mirror: hashed once, sent unless its very bytes are there, and described beside."""
 
 import asyncio
-import hashlib
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
-
-from comfyfarm.addresses import is_address
-from comfyfarm.cache.blobs import blob_key
-from comfyfarm.cache.places.folder import COPY_BYTES
+from comfyfarm.cache.mirrors.entry import MirrorEntry, mirror_key, mirror_source, read_entry, write_entry
+from comfyfarm.cache.mirrors.hashes import Hashes, hashes_of
+from comfyfarm.cache.mirrors.opened import without_secrets
+from comfyfarm.cache.mirrors.read_back import read_back
 from comfyfarm.cache.places.place import ObjectPlace, PutFile
-from comfyfarm.cache.transfer.sink import PART_BYTES
-from comfyfarm.errors import InputError
-from comfyfarm.ids import Sha256
+from comfyfarm.errors import CorruptBytes, StoreError
+
+__all__ = ["Known", "add_file", "is_mirrored", "mirror_source"]
+
+_log = logging.getLogger(__name__)
+
+OnBytes = Callable[[int], None]
+_TRIES = 3
+"""Two that describe one file at once see each other's names in the second, as a rule."""
 
 
-class MirrorEntry(BaseModel):
-    """What is known of a mirrored file: `meta/<64 hex>.json`."""
+class Known(NamedTuple):
+    """What is known of a file besides its bytes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    sha256: Sha256
-    size: NonNegativeInt
-    """Bytes."""
-    names: tuple[str, ...]
-    """Under which workflows know it, sorted."""
-    folder: str | None
-    """Key of ComfyUI's models folder, such as `checkpoints`."""
-    source: str | None
-    """Where it came from."""
-    licence: str | None
-    parts: tuple[Sha256, ...]
-    """SHA-256 of each 16 MiB: tells which stretch of a damaged file must come again."""
-
-
-def mirror_key(sha256: str) -> str:
-    """Where a file lies in a mirror, relative to its address."""
-    return blob_key(sha256)
-
-
-def meta_key(sha256: str) -> str:
-    """Where its `MirrorEntry` lies."""
-    return f"meta/{sha256}.json"
-
-
-def mirror_source(address: str, sha256: str) -> str:
-    """Address of a file in the mirror at `address`; a query (a token) is kept."""
-    if not is_address(address):
-        return str(Path(address) / mirror_key(sha256))
-    if address.lower().startswith("s3://"):
-        return f"{address.rstrip('/')}/{mirror_key(sha256)}"
-    parts = urlsplit(address)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{mirror_key(sha256)}"))
+    names: tuple[str, ...] = ()
+    """Under which workflows know it."""
+    folder: str | None = None
+    """Key of ComfyUI's models folder."""
+    source: str | None = None
+    licence: str | None = None
 
 
 async def add_file(
     place: ObjectPlace,
     path: Path,
+    known: Known | None = None,
     *,
-    names: tuple[str, ...] = (),
-    folder: str | None = None,
-    source: str | None = None,
-    licence: str | None = None,
-    on_bytes: Callable[[int], None] | None = None,
+    sha256: str | None = None,
+    deep: bool = False,
+    on_bytes: OnBytes | None = None,
 ) -> MirrorEntry:
-    """Hash a file and put it into the mirror; one that is there already is not sent again.
+    """Hash a file and put it into the mirror; the same bytes are not sent again, wrong ones are replaced.
 
     Names join those that the mirror knows; folder, source and licence replace them where given.
-    `on_bytes` is told of each byte twice, from any thread: once it is hashed, and once it is there.
+
+    Args:
+        place: the mirror.
+        path: the file.
+        known: what else is known of it.
+        sha256: what it must be.
+        deep: read the mirror's copy also where its server vouches for it.
+        on_bytes: told of each byte twice, from any thread: once it is hashed, and once it is there.
 
     Raises:
         InputError: the file cannot be read.
+        CorruptBytes: it is not what it must be.
         StoreError: the mirror did not take it.
     """
     told = on_bytes or _untold
-    hashes = await asyncio.to_thread(_hash, path, told)
+    hashes = await asyncio.to_thread(hashes_of, path, told)
+    if sha256 is not None and hashes.sha256 != sha256:
+        raise CorruptBytes(f"{path}: its SHA-256 is {hashes.sha256}, and {sha256} was expected")
     put = PutFile(name=mirror_key(hashes.sha256), file=path, sha256=hashes.sha256, size=hashes.size)
-    is_new = await place.put_file(put, mode="create", on_bytes=on_bytes)
-    if not is_new:
-        told(hashes.size)
-    known = await read_entry(place, hashes.sha256)
-    entry = MirrorEntry(
-        sha256=hashes.sha256,
-        size=hashes.size,
-        names=tuple(sorted({*names, *(known.names if known else ())} or {path.name})),
-        folder=folder or (known.folder if known else None),
-        source=source or (known.source if known else None),
-        licence=licence or (known.licence if known else None),
-        parts=hashes.parts,
-    )
-    if entry != known:
-        text = entry.model_dump_json(indent=2) + "\n"
-        await place.put_bytes(meta_key(hashes.sha256), text.encode())
+    await _put(place, put, hashes, told, deep=deep)
+    entry = await _describe(place, hashes, known or Known(), name=path.name)
+    if await place.size_of(put.name) != put.size:
+        # A clean-up that found the file unused a moment ago took it away; what is described now is kept.
+        await _put(place, put, hashes, _untold, deep=False)
     return entry
 
 
-async def read_entry(place: ObjectPlace, sha256: str) -> MirrorEntry | None:
-    """What the mirror knows of a file; None when it knows nothing, or nothing that can be read.
+async def is_mirrored(place: ObjectPlace, sha256: str, size: int, known: Known) -> bool:
+    """Whether the mirror has a file and an entry of it, to which what is known is added.
+
+    Its bytes are right by the server's word; where that says nothing, by their number.
 
     Raises:
         StoreError: the mirror did not answer.
     """
-    data = await place.read_bytes(meta_key(sha256))
-    try:
-        return None if data is None else MirrorEntry.model_validate_json(data)
-    except ValueError:
+    entry = await read_entry(place, sha256)
+    if entry is None or entry.size != size or await place.size_of(mirror_key(sha256)) != size:
+        return False
+    if await place.holds(mirror_key(sha256), sha256=sha256, size=size, part_sha256=entry.parts) is False:
+        return False
+    await _describe(place, Hashes(sha256, size, entry.parts), known, name=sha256)
+    return True
+
+
+async def _put(place: ObjectPlace, put: PutFile, hashes: Hashes, told: OnBytes, *, deep: bool) -> None:
+    is_there = await _holds(place, put, hashes, deep=deep)
+    if is_there:
+        told(put.size)
+        return
+    if is_there is False:
+        _log.warning("%s: the mirror's copy of %s is wrong; replaced", place.address, put.name)
+        if await place.put_file(put, mode="overwrite", part_sha256=hashes.parts, on_bytes=told):
+            return
+        # The store vouches for bytes that we have read to be others.
+        await place.remove([put.name], guard=_go_on)
+    if not await place.put_file(put, mode="create", part_sha256=hashes.parts, on_bytes=told):
+        told(put.size)
+
+
+async def _holds(place: ObjectPlace, put: PutFile, hashes: Hashes, *, deep: bool) -> bool | None:
+    """Whether the mirror has these bytes: None when it has no such file, False when it has a wrong one."""
+    size = await place.size_of(put.name)
+    if size is None:
         return None
+    is_right = await place.holds(put.name, sha256=put.sha256, size=put.size, part_sha256=hashes.parts)
+    if is_right is None or (deep and is_right):
+        found = await read_back(place, put.name, size, on_bytes=_untold)
+        is_right = found.sha256 == put.sha256
+    return is_right
 
 
-class _Hashes(NamedTuple):
-    sha256: str
-    size: int
-    parts: tuple[str, ...]
+async def _describe(place: ObjectPlace, hashes: Hashes, known: Known, *, name: str) -> MirrorEntry:
+    for _ in range(_TRIES):
+        before = await read_entry(place, hashes.sha256)
+        entry = _joined(hashes, known, before, name=name)
+        # Also where nothing is new: that it is wanted again keeps it from being cleaned up.
+        await write_entry(place, entry)
+        after = await read_entry(place, hashes.sha256)
+        if after is not None and set(entry.names) <= set(after.names):
+            return after
+    raise StoreError(f"{place.address}: the entry of {hashes.sha256} does not stay as it is written")
+
+
+def _joined(hashes: Hashes, known: Known, before: MirrorEntry | None, *, name: str) -> MirrorEntry:
+    source = without_secrets(known.source) if known.source else None
+    return MirrorEntry(
+        sha256=hashes.sha256,
+        size=hashes.size,
+        names=tuple(sorted({*known.names, *(before.names if before else ())} or {name})),
+        folder=known.folder or (before.folder if before else None),
+        source=source or (before.source if before else None),
+        licence=known.licence or (before.licence if before else None),
+        parts=hashes.parts,
+    )
 
 
 def _untold(_count: int) -> None:
     """Nobody asked."""
 
 
-def _hash(path: Path, told: Callable[[int], None]) -> _Hashes:
-    whole, part, parts, size = hashlib.sha256(), hashlib.sha256(), [], 0
-    try:
-        with path.open("rb", buffering=0) as file:
-            while data := file.read(min(COPY_BYTES, PART_BYTES - size % PART_BYTES)):
-                whole.update(data)
-                part.update(data)
-                size += len(data)
-                told(len(data))
-                if size % PART_BYTES == 0:
-                    parts.append(part.hexdigest())
-                    part = hashlib.sha256()
-    except OSError as exc:
-        raise InputError(f"{path}: cannot be read ({exc.strerror})") from exc
-    if size % PART_BYTES:
-        parts.append(part.hexdigest())
-    return _Hashes(whole.hexdigest(), size, tuple(parts))
+def _go_on() -> None:
+    """Nothing stops a removal."""

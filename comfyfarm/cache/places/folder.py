@@ -5,18 +5,22 @@ import contextlib
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
-from comfyfarm.cache.places.place import Guard, ObjectPlace, PutFile
-from comfyfarm.cache.temporary import TemporaryFile, open_temporary, sync_folder
+from comfyfarm.cache.disk import SYSTEM_DISK, Disk
+from comfyfarm.cache.places.place import Guard, Listed, Mode, ObjectPlace, PutFile
+from comfyfarm.cache.temporary import TemporaryFile, open_temporary
 from comfyfarm.errors import SpoiledFile, StoreError
 
 _T = TypeVar("_T")
 
 COPY_BYTES = 4 << 20
+PARTIAL = ".partial-"
+"""How the names of temporaries begin."""
 _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS, errno.EACCES}
 """Another file system, or one without links."""
 
@@ -24,7 +28,8 @@ _NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS
 class FolderPlace(ObjectPlace):
     """Files under `root`. A temporary lies beside what it becomes, as `.partial-…`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, disk: Disk = SYSTEM_DISK) -> None:
+        self._disk = disk
         self.root = root.expanduser().absolute()
         self.address = str(self.root)
 
@@ -32,7 +37,7 @@ class FolderPlace(ObjectPlace):
         """Raise what a write would: `StoreError`."""
 
         def work(_name: str) -> None:
-            open_temporary(self.root, prefix=".partial-", levels=1).discard()
+            open_temporary(self.root, prefix=PARTIAL, levels=1, disk=self._disk).discard()
 
         await self._try(work, "")
 
@@ -56,10 +61,12 @@ class FolderPlace(ObjectPlace):
         self,
         put: PutFile,
         *,
-        mode: Literal["create", "overwrite"],
+        mode: Mode,
+        part_sha256: tuple[str, ...] = (),
         on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
-        """Copy a file, checking its bytes on the way. The same bytes under the name are left as they are."""
+        """Copy a file, and hash the copy. The same bytes under the name are left as they are."""
+        del part_sha256
         return await self._try(lambda _name: self._copy(put, mode, on_bytes), put.name)
 
     async def remove(self, names: Sequence[str], *, guard: Guard) -> None:
@@ -69,10 +76,10 @@ class FolderPlace(ObjectPlace):
             for name in names:
                 guard()
                 with self._errors(name):
-                    self.path(name).unlink(missing_ok=True)
+                    self._disk.unlink(self.path(name))
                 with contextlib.suppress(OSError):
                     for folder in list(self.path(name).parents)[: name.count("/")]:
-                        folder.rmdir()
+                        self._disk.remove_folder(folder)
 
         await asyncio.to_thread(work)
 
@@ -93,14 +100,37 @@ class FolderPlace(ObjectPlace):
                 raise failed
             guard()
             with self._errors(last[0]):
-                self._write(*last)
+                if self._read(last[0]) != last[1]:
+                    self._write(*last)
 
         await asyncio.to_thread(work)
+
+    async def list(self, prefix: str = "") -> AsyncIterator[Listed]:
+        """Files whose names begin with `prefix`, which is empty or ends with `/`; in no order."""
+        for found in await self._try(self._list, prefix):
+            yield found
+
+    async def sha256_of(self, name: str) -> str | None:
+        """A folder knows none."""
+        del name
+        return None
+
+    def _list(self, prefix: str) -> tuple[Listed, ...]:
+        found = []
+        for folder, _, names in os.walk(self.path(prefix.rstrip("/"))):
+            for name in names:
+                path = Path(folder, name)
+                with contextlib.suppress(FileNotFoundError):  # somebody removes it just now
+                    if not name.startswith(PARTIAL):
+                        about = path.stat()
+                        modified = datetime.fromtimestamp(about.st_mtime, UTC)
+                        found.append(Listed(str(path.relative_to(self.root)), about.st_size, modified))
+        return tuple(found)
 
     def _write(self, name: str, data: bytes) -> None:
         temporary = self._temporary(name)
         try:
-            _write_all(temporary.fd, data)
+            self._disk.write_at(temporary.fd, data, 0, temporary.path)
             temporary.publish(self.path(name))
         finally:
             temporary.discard()
@@ -115,35 +145,46 @@ class FolderPlace(ObjectPlace):
             _check(put, hashlib.file_digest(file, "sha256").hexdigest())
             os.fsync(file.fileno())
         try:
-            final.parent.mkdir(parents=True, exist_ok=True)
+            self._disk.make_folder(final.parent)
             if _has_rules(final.parent, put.file):
                 return False
-            final.hardlink_to(put.file)
+            self._disk.hardlink(final, put.file)
         except (FileExistsError, FileNotFoundError):
             return False
         except OSError as exc:
             if exc.errno in _NO_LINKS:
                 return False
             raise
-        sync_folder(final.parent)
+        self._disk.sync_folder(final.parent)
         return True
 
-    def _copy(
-        self, put: PutFile, mode: Literal["create", "overwrite"], on_bytes: Callable[[int], None] | None
-    ) -> bool:
+    def _copy(self, put: PutFile, mode: Mode, on_bytes: Callable[[int], None] | None) -> bool:
         final = self.path(put.name)
         if self._size_of(put.name) == put.size and (mode == "create" or hash_file(final) == put.sha256):
             return False
         temporary = self._temporary(put.name)
         try:
-            _check(put, _copy(put.file, temporary.fd, on_bytes))
+            self._fill(temporary, put.file, on_bytes)
+            # Of the copy, as its disk has it: the bytes of the source are only what they were read as.
+            self._disk.sync(temporary.fd, temporary.path)
+            _check_copy(put, hash_file(temporary.path))
             temporary.publish(final)
         finally:
             temporary.discard()
         return True
 
+    def _fill(self, temporary: TemporaryFile, source: Path, on_bytes: Callable[[int], None] | None) -> None:
+        at = 0
+        with source.open("rb", buffering=0) as file:
+            while data := file.read(COPY_BYTES):
+                self._disk.write_at(temporary.fd, data, at, temporary.path)
+                at += len(data)
+                if on_bytes is not None:
+                    on_bytes(len(data))
+
     def _temporary(self, name: str) -> TemporaryFile:
-        return open_temporary(self.path(name).parent, prefix=".partial-", levels=name.count("/"))
+        folder, levels = self.path(name).parent, name.count("/")
+        return open_temporary(folder, prefix=PARTIAL, levels=levels, disk=self._disk)
 
     def _size_of(self, name: str) -> int | None:
         try:
@@ -177,6 +218,12 @@ def _check(put: PutFile, sha256: str) -> None:
         raise SpoiledFile(f"{put.file}: no longer the bytes that were recorded for {put.name}")
 
 
+def _check_copy(put: PutFile, sha256: str) -> None:
+    if sha256 != put.sha256:
+        _check(put, hash_file(put.file))
+        raise OSError(errno.EIO, "other bytes came than were written")
+
+
 def _has_rules(folder: Path, file: Path) -> bool:
     """Whether a file made in the folder would get another group, or rights of the folder's own."""
     if folder.stat().st_gid != file.stat().st_gid:
@@ -195,20 +242,3 @@ def hash_file(path: Path) -> str:
     """
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _copy(source: Path, fd: int, on_bytes: Callable[[int], None] | None) -> str:
-    digest = hashlib.sha256()
-    with source.open("rb", buffering=0) as file:
-        while data := file.read(COPY_BYTES):
-            digest.update(data)
-            _write_all(fd, data)
-            if on_bytes is not None:
-                on_bytes(len(data))
-    return digest.hexdigest()
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

@@ -7,9 +7,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from comfyfarm.addresses import is_address, mask
+from comfyfarm.cache.places.bucket import open_bucket
 from comfyfarm.cache.places.folder import FolderPlace
 from comfyfarm.cache.places.place import ObjectPlace, S3Access
-from comfyfarm.cache.places.remote import open_bucket, open_web
+from comfyfarm.cache.places.web import open_web
 from comfyfarm.errors import UsageError
 
 __all__ = ["ObjectPlace", "S3Access", "open_place"]

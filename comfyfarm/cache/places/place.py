@@ -1,18 +1,20 @@
 """What a place that holds files under names can do, and as whom a bucket is reached."""
 
-import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 Guard = Callable[[], None]
 """Called before each step, from any thread; what it raises ends the whole."""
+Mode = Literal["create", "overwrite"]
 DEFAULT_REGION = "us-east-1"
-FILES_AT_ONCE = 8
+PART_BYTES = 16 << 20
+"""Of the parts whose SHA-256 may be handed in with a file, and that an upload of a large one is made of."""
 
 
 class S3Access(BaseModel):
@@ -67,6 +69,26 @@ class PutFile(BaseModel):
     """Bytes."""
 
 
+class Listed(NamedTuple):
+    """A file that a place holds."""
+
+    name: str
+    """Relative to the place."""
+    size: int
+    """Bytes."""
+    modified: datetime
+    """When it was last written, with time zone."""
+
+
+class Upload(NamedTuple):
+    """An upload of many parts that was begun and has not ended: it costs room, and nobody sees it."""
+
+    name: str
+    upload_id: str
+    begun: datetime
+    """With time zone, by the store's clock."""
+
+
 class ObjectPlace(ABC):
     """Files under names. Every method raises `StoreError` when the place does not take or give them."""
 
@@ -90,34 +112,70 @@ class ObjectPlace(ABC):
         self,
         put: PutFile,
         *,
-        mode: Literal["create", "overwrite"],
+        mode: Mode,
+        part_sha256: tuple[str, ...] = (),
         on_bytes: Callable[[int], None] | None = None,
     ) -> bool:
-        """Write a file, whole or not at all; what arrived has its size.
+        """Write a file, whole or not at all; what arrived has its size and its hash.
 
         Under `create` a file of that size that is already there is kept; for names made of the content's
-        hash. Returns whether bytes were written. `on_bytes` is told of bytes as they go, from any thread.
+        hash. Returns whether bytes were written.
+
+        Args:
+            put: what, and under which name.
+            mode: whether a file that is there already is kept, or replaced where its bytes differ.
+            part_sha256: SHA-256 of each `PART_BYTES`, where they are known; saves hashing them again.
+            on_bytes: told of bytes as they go, from any thread; negative when some must go again.
+
+        Raises:
+            SpoiledFile: the file is not the one that `put` names.
         """
 
     @abstractmethod
     async def remove(self, names: Sequence[str], *, guard: Guard) -> None:
         """Remove files. One that is not there is as good as removed."""
 
+    @abstractmethod
     async def put_all(self, files: Sequence[PutFile], last: tuple[str, bytes], *, guard: Guard) -> None:
         """Write files, replacing what is there, and then a small one: where that lies, all are there.
 
         Nobody may change the files afterwards: a folder links them where it can.
         All get their chance before the first failure is raised: what is stored need not be sent again.
         """
-        slots = asyncio.Semaphore(FILES_AT_ONCE)
 
-        async def one(put: PutFile) -> None:
-            async with slots:
-                guard()
-                await self.put_file(put, mode="overwrite")
+    @abstractmethod
+    def list(self, prefix: str = "") -> AsyncIterator[Listed]:
+        """Files whose names begin with `prefix`, which is empty or ends with `/`; in no order.
 
-        for result in await asyncio.gather(*map(one, files), return_exceptions=True):
-            if result is not None:
-                raise result
-        guard()
-        await self.put_bytes(*last)
+        No temporary file is among them, and no unfinished upload.
+        """
+
+    @abstractmethod
+    async def sha256_of(self, name: str) -> str | None:
+        """SHA-256 of a file in hexadecimal where the place's server knows it by itself, without reading.
+
+        None where it does not, or where there is no such file; a folder never knows.
+        """
+
+    async def holds(
+        self, name: str, *, sha256: str, size: int, part_sha256: tuple[str, ...] = ()
+    ) -> bool | None:
+        """Whether the file under a name is this one, by its size and the server's own checksum.
+
+        None where that cannot be said without reading it. `part_sha256`, of each `PART_BYTES`, tells more
+        of one that went up in parts.
+        """
+        del part_sha256
+        if await self.size_of(name) != size:
+            return False
+        found = await self.sha256_of(name)
+        return None if found is None else found == sha256
+
+    async def stale_uploads(self, older_than_s: float) -> tuple[Upload, ...]:
+        """Unfinished uploads under this place that began so many seconds ago or earlier."""
+        del older_than_s
+        return ()
+
+    async def abort_upload(self, upload: Upload) -> None:
+        """Give up an unfinished upload, with all its parts. One that is not there is as good as given up."""
+        del upload

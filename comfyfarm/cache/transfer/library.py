@@ -1,7 +1,7 @@
-"""The engine: one file of a bucket or web server, read in many ranges at once by threads, through obstore.
+"""The other engine, through obstore: for addresses behind an HTTP proxy, of which ours knows none.
 
-The library resumes a broken body at its last good byte and repeats 5xx, resets and stalls. Parts are taken in
-ascending order, so that the hash follows close behind; those after the first are bound to its ETag.
+The library resumes a broken body at its last good byte and repeats 5xx, resets and stalls by itself. Parts
+are taken in ascending order; those after the first are bound to its ETag.
 """
 
 import threading
@@ -12,131 +12,162 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.exceptions import BaseError, NotSupportedError
 
-from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.faults import describe
 from comfyfarm.cache.places.remote import PART_TIMEOUT_S, WHOLE_TIMEOUT_S, RemotePlace
-from comfyfarm.cache.transfer.sink import PART_BYTES, Part, Sink, plan_parts
-from comfyfarm.cache.transfer.source import Flow, SourceFailed, check_size
+from comfyfarm.cache.transfer.budget import BUDGET, Share
+from comfyfarm.cache.transfer.landing import CHUNK_BYTES, Chunk, Landing
+from comfyfarm.cache.transfer.pace import MANY, part_bytes
+from comfyfarm.cache.transfer.source import Flow, SourceFailed, Stopped
+from comfyfarm.cache.transfer.stretches import Stretch, Stretches
 
 if TYPE_CHECKING:
     from obstore import GetOptions, GetResult
 
-CONNECTIONS_PER_FILE = 16
-MAX_CONNECTIONS = 32
-"""Of this process, over all files."""
-CHUNK_BYTES = 1 << 20
-_SLOT_WAIT_S = 0.2
-
-_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+_JOIN_S = 1.0
 
 
-class RangedRead:
+def pull_by_library(place: RemotePlace, size: int, landing: Landing, *, flow: Flow) -> None:
+    """Fetch what is missing of the file that a place is. As `pull`, without its care for slow connections.
+
+    Raises:
+        SourceFailed: the source does not give the file.
+        Stopped: `flow` was stopped.
+        OSError: the landing cannot be written.
+    """
+    with BUDGET.join() as share:
+        _LibraryRead(place, size, landing, flow=flow, share=share).run()
+
+
+class _LibraryRead:
     """One transfer of one file from one source."""
 
-    def __init__(self, place: RemotePlace, model: Pinned, sink: Sink, *, flow: Flow) -> None:
+    def __init__(self, place: RemotePlace, size: int, landing: Landing, *, flow: Flow, share: Share) -> None:
         self._place = place
-        self._model = model
-        self._sink = sink
+        self._size = size
+        self._landing = landing
         self._flow = flow
-        self._parts = iter(plan_parts(model.size))
-        self._next = threading.Lock()
+        self._share = share
+        self._lock = threading.Lock()
+        self._stretches = Stretches(landing.missing(), part_bytes(size))
         self._etag: str | None = None
         self._failure: BaseException | None = None
+        self._over = threading.Event()
 
     def run(self) -> None:
-        """Fill the sink.
-
-        Raises:
-            SourceFailed: the source did not give the file.
-            Stopped: the transfer was cancelled.
-            OSError: the sink cannot be written.
-        """
-        if self._model.size <= PART_BYTES:
-            self._read_whole(PART_TIMEOUT_S)
+        first = self._stretches.take()
+        if first is None:
             return
         try:
-            self._read_first()
+            self._read_first(first)
         except NotSupportedError:
-            self._read_whole(WHOLE_TIMEOUT_S)
+            self._take(self._get({}, timeout_s=WHOLE_TIMEOUT_S), 0, self._size)
             return
-        self._read_rest()
+        threads = self._start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.1)
+                    self._flow.check()
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join(_JOIN_S)
         if self._failure is not None:
             raise self._failure
 
-    def _read_whole(self, timeout_s: int) -> None:
-        with self._slot():
-            result = self._get({}, timeout_s=timeout_s)
-            self._take(result, Part(0, 0, self._model.size))
-        for part in plan_parts(self._model.size):
-            self._sink.finish(part)
-
-    def _read_first(self) -> None:
-        part = next(self._parts)
-        with self._slot():
-            result = self._get({"range": (part.start, part.end)})
-            etag = result.meta["e_tag"]
-            # A weak tag never matches: If-Match compares strongly (RFC 9110, 13.1.1).
-            self._etag = etag if etag and not etag.startswith("W/") else None
-            self._take(result, part)
-        self._sink.finish(part)
-
-    def _read_rest(self) -> None:
-        count = min(CONNECTIONS_PER_FILE, len(plan_parts(self._model.size)) - 1)
-        threads = [threading.Thread(target=self._work, name="part", daemon=True) for _ in range(count)]
+    def _start(self) -> list[threading.Thread]:
+        self._share.wanted = min(MANY, self._stretches.most_useful())
+        # This thread only waits: it is one of them, so at least one there is.
+        threads: list[threading.Thread] = []
+        while len(threads) < self._share.wanted and (self._share.take() or not threads):
+            threads.append(threading.Thread(target=self._work, name="part", daemon=True))
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        return threads
 
     def _work(self) -> None:
         try:
-            while (part := self._take_part()) is not None:
-                with self._slot():
-                    self._read_part(part)
+            while not self._over.is_set() and (stretch := self._next()) is not None:
+                self._read(stretch)
         except BaseException as exc:  # noqa: BLE001 - handed whole to `run`, which raises it
-            if self._failure is None:
-                self._failure = exc
-            self._flow.stop()
+            self._failure = self._failure or exc
+            self._over.set()
+        finally:
+            if self._share.held:
+                self._share.give()
 
-    def _take_part(self) -> Part | None:
-        with self._next:
-            return next(self._parts, None)
+    def _next(self) -> Stretch | None:
+        with self._lock:
+            return self._stretches.take()
 
-    def _read_part(self, part: Part) -> None:
-        options: GetOptions = {"range": (part.start, part.end)}
+    def _read_first(self, stretch: Stretch) -> None:
+        is_all = (stretch.at, stretch.end) == (0, self._size)
+        result = self._get({} if is_all else {"range": (stretch.at, stretch.end)})
+        etag = result.meta["e_tag"]
+        # A weak tag never matches: If-Match compares strongly (RFC 9110, 13.1.1).
+        self._etag = etag if etag and not etag.startswith("W/") else None
+        self._take(result, stretch.at, stretch.end)
+
+    def _read(self, stretch: Stretch) -> None:
+        options: GetOptions = {"range": (stretch.at, stretch.end)}
         if self._etag:
             options["if_match"] = self._etag
         try:
             result = self._get(options)
         except NotSupportedError:
             raise SourceFailed(self._place.address, "answers some ranges with the whole file") from None
-        self._take(result, part)
-        self._sink.finish(part)
+        self._take(result, stretch.at, stretch.end)
 
     def _get(self, options: "GetOptions", *, timeout_s: int = PART_TIMEOUT_S) -> "GetResult":
-        self._flow.check()
+        self._check()
         with self._said():
             store = self._place.reader(timeout_s=timeout_s)
             result = obstore.get(store, self._place.key(""), options=options)
-        kind = result.attributes.get("Content-Type", "")
-        check_size(self._place.address, result.meta["size"], self._model, kind=kind)
+        found, kind = result.meta["size"], result.attributes.get("Content-Type", "")
+        if found != self._size:
+            reason = f"{found} bytes{kind and f' of {kind}'} instead of {self._size}"
+            raise SourceFailed(self._place.address, reason)
         return result
 
-    def _take(self, result: "GetResult", part: Part) -> None:
-        at = part.start
-        for chunk in self._chunks(result):
-            self._flow.check()
-            if at + len(chunk) > part.end:
-                raise SourceFailed(self._place.address, "sends more than was asked for")
-            written = self._sink.write(at, chunk)
-            self._flow.count(written)
-            at += written
-        if at != part.end:
-            raise SourceFailed(self._place.address, f"ended after {at - part.start} bytes of a part")
+    def _take(self, result: "GetResult", start: int, end: int) -> None:
+        """A body that is the file from `start` to `end`."""
+        at, chunk = start, None
+        try:
+            for data in self._bodies(result):
+                self._check()
+                if at + len(data) > end:
+                    raise SourceFailed(self._place.address, "sends more than was asked for")
+                chunk = self._pour(memoryview(data), at, chunk)
+                at += len(data)
+        finally:
+            if chunk is not None:
+                self._landing.drop(chunk)
+        if at != end:
+            raise SourceFailed(self._place.address, f"ended after {at - start} bytes of a part")
 
-    def _chunks(self, result: "GetResult") -> Iterator[bytes]:
+    def _pour(self, data: memoryview, at: int, chunk: Chunk | None) -> Chunk | None:
+        """Into chunks; the last one may stay half full."""
+        while data:
+            chunk = chunk or self._landing.buffer(at // CHUNK_BYTES * CHUNK_BYTES, self._check)
+            count = min(len(data), len(chunk.view) - chunk.filled)
+            chunk.view[chunk.filled : chunk.filled + count] = data[:count]
+            chunk.filled += count
+            data, at = data[count:], at + count
+            length = len(chunk.view)
+            if chunk.filled == length:
+                if self._landing.put(chunk):
+                    self._flow.count(length)
+                chunk = None
+        return chunk
+
+    def _bodies(self, result: "GetResult") -> Iterator[bytes]:
         with self._said():
             yield from result.stream(CHUNK_BYTES)
+
+    def _check(self) -> None:
+        if self._over.is_set():
+            raise Stopped
+        self._flow.check()
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -147,12 +178,3 @@ class RangedRead:
         except (BaseError, OSError, ValueError) as exc:
             # `from None`: the library's text holds signed addresses, and a traceback would print it.
             raise SourceFailed(self._place.address, describe(exc)) from None
-
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        while not _slots.acquire(timeout=_SLOT_WAIT_S):
-            self._flow.check()
-        try:
-            yield
-        finally:
-            _slots.release()

@@ -1,13 +1,7 @@
-"""One source of a file: how its failure is said, how its bytes are counted, and the simplest kind, a path."""
+"""One source of a file: how its failure is said, and how its bytes are counted."""
 
-import errno
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.places.folder import COPY_BYTES
-from comfyfarm.cache.transfer.sink import Sink, plan_parts
+from collections.abc import Callable
 
 
 class SourceFailed(Exception):
@@ -34,6 +28,12 @@ class Flow:
         """Takes a number of bytes, from any thread."""
         self._stop = threading.Event()
 
+    def counting(self, count: Callable[[int], None]) -> "Flow":
+        """The same transfer, with its bytes counted by another."""
+        flow = Flow(count)
+        flow._stop = self._stop
+        return flow
+
     def stop(self) -> None:
         """End the transfer at its next chunk."""
         self._stop.set()
@@ -43,40 +43,7 @@ class Flow:
         if self._stop.is_set():
             raise Stopped
 
-
-def check_size(address: str, found: int, model: Pinned, *, kind: str = "") -> None:
-    """Raise `SourceFailed` unless the source's file is as long as the pin says."""
-    if found != model.size:
-        raise SourceFailed(address, f"{found} bytes{kind and f' of {kind}'} instead of {model.size}")
-
-
-def copy_local(path: Path, model: Pinned, sink: Sink, *, flow: Flow) -> None:
-    """Fill the sink from a file on this machine.
-
-    Raises:
-        SourceFailed: it is not there, not readable, or not of the pinned size.
-        OSError: the sink cannot be written.
-    """
-    chunks = _chunks(path, model)
-    at = 0
-    for part in plan_parts(model.size):
-        while at < part.end:
-            flow.check()
-            written = sink.write(at, next(chunks)[: model.size - at])
-            flow.count(written)
-            at += written
-        sink.finish(part)
-
-
-def _chunks(path: Path, model: Pinned) -> Iterator[bytes]:
-    address = str(path)
-    try:
-        with path.open("rb", buffering=0) as file:
-            check_size(address, file.seek(0, 2), model)
-            file.seek(0)
-            while data := file.read(COPY_BYTES):
-                yield data
-    except OSError as exc:
-        reason = "not there" if exc.errno == errno.ENOENT else str(exc.strerror)
-        raise SourceFailed(address, reason) from exc
-    raise SourceFailed(address, "became shorter while it was read")
+    def wait(self, seconds: float) -> None:
+        """Wait, and raise `Stopped` as soon as the transfer is to end."""
+        if self._stop.wait(seconds):
+            raise Stopped

@@ -37,6 +37,26 @@ def test_the_command_is_told_now_and_then_and_at_the_end(monkeypatch: pytest.Mon
     assert {one["total"] for one in told} == {100}
 
 
+def test_the_files_under_way_are_told_of_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setenv(PIPE, str(writing))
+    clock = Still()
+    progress = ByteProgress(10**15, clock=clock)
+    progress.add(100, "whole", 100)
+    for number in range(20):
+        progress.add(7, f"{number:03}" + "\N{PILE OF POO}" * 500, 10**12)
+    clock.at_s += 1
+    progress.add(-1, "back", 100)
+    os.close(writing)
+
+    with os.fdopen(reading) as lines:
+        *_, last = lines
+    files = json.loads(last)["files"]
+    assert len(last) < 4096, "less than a pipe takes at once"
+    assert len(files) == 5
+    assert all((done, size) == (7, 10**12) for _, done, size in files)
+
+
 def test_nobody_who_reads_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     monkeypatch.setenv(PIPE, str(writing))

@@ -2,15 +2,22 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.hydrate import hydrate, hydrate_one, sources_of
-from comfyfarm.cache.mirrors.add import add_file, mirror_source
+from comfyfarm.cache.hydrate import hydrate, hydrate_one
+from comfyfarm.cache.keeper.keeper import Bounds, Keeper
+from comfyfarm.cache.mirrors.add import add_file
+from comfyfarm.cache.mirrors.entry import mirror_source
+from comfyfarm.cache.mirrors.signed import signed_file
+from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.objects import S3Access, open_place
+from comfyfarm.cache.supply import Suppliers, Supply
+from comfyfarm.clock import SystemClock
 from comfyfarm.errors import CorruptBytes, TransferError, UsageError
 from infra.s3_server import S3Server
 
@@ -24,15 +31,35 @@ def _small(model: "Model", data: bytes, *sources: str) -> "Model":
     )
 
 
-def test_the_mirror_goes_before_the_locks_sources(model: "Model") -> None:
-    pinned = _small(model, b"x", "/disk/x", "https://host/x", "/disk/x")
+def counting(counts: list[int]) -> Callable[[Pinned, int], None]:
+    """Notes only how many bytes."""
+    return lambda _model, count: counts.append(count)
 
-    assert sources_of(pinned, "s3://b") == (
-        mirror_source("s3://b", pinned.sha256),
-        "/disk/x",
-        "https://host/x",
-    )
-    assert sources_of(pinned, None) == ("/disk/x", "https://host/x")
+
+@pytest.fixture
+def keeper(blobs: BlobStore) -> Keeper:
+    """Without bounds."""
+    return Keeper(blobs, Bounds(None, 0))
+
+
+def test_sources_come_tier_by_tier(model: "Model", tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    pinned = _small(model, b"x", "https://host/x", str(tmp_path / "absent"), str(tmp_path / "x"), "s3://b/x")
+    signed = tmp_path / "signed.json"
+    in_an_hour = SystemClock().now() + 3600
+    signed.write_text(signed_file({pinned.sha256: "https://host/s"}, expires_at=in_an_hour).text())
+    suppliers = Suppliers(Supply(mirror=str(tmp_path / "m"), signed=str(signed)), cache_root=tmp_path)
+
+    offers = list(suppliers.offers(pinned, lambda: None))
+
+    assert [(offer.tier, offer.address) for offer in offers] == [
+        ("disk", str(tmp_path / "x")),
+        ("mirror", mirror_source(str(tmp_path / "m"), pinned.sha256)),
+        ("signed", f"{signed}#{pinned.sha256[:12]}"),
+        ("web", "https://host/x"),
+        ("web", "s3://b/x"),
+        ("disk", str(tmp_path / "absent")),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["folder", "bucket", "web"])
@@ -44,6 +71,7 @@ async def test_files_come_from_every_kind_of_mirror(
     model: "Model",
     content: bytes,
     blobs: BlobStore,
+    keeper: Keeper,
     tmp_path: Path,
 ) -> None:
     files = [content, b"lora", b"vae"]
@@ -61,7 +89,10 @@ async def test_files_come_from_every_kind_of_mirror(
     counted: list[int] = []
 
     report = await hydrate(
-        [*models, models[1]], mirror=mirror, blobs=blobs, on_progress=counted.append, access=access
+        [*models, models[1]],
+        supply=Supply(mirror=mirror, access=access),
+        keeper=keeper,
+        on_bytes=counting(counted),
     )
 
     assert [blobs.path(pinned.sha256).read_bytes() for pinned in models] == files
@@ -71,50 +102,51 @@ async def test_files_come_from_every_kind_of_mirror(
 
 
 async def test_what_is_here_is_neither_asked_for_nor_counted(
-    model: "Model", blobs: BlobStore, tmp_path: Path
+    model: "Model", blobs: BlobStore, keeper: Keeper, tmp_path: Path
 ) -> None:
     (tmp_path / "here").write_bytes(b"here")
     (tmp_path / "new").write_bytes(b"new")
     here = _small(model, b"here", str(tmp_path / "here"))
     new = _small(model, b"new", str(tmp_path / "new"))
-    await hydrate_one(here, mirror=None, blobs=blobs)
+    await hydrate_one(here, supply=Supply(), keeper=keeper)
     (tmp_path / "here").unlink()
     counted: list[int] = []
 
-    report = await hydrate([here, new], mirror=None, blobs=blobs, on_progress=counted.append)
+    report = await hydrate([here, new], supply=Supply(), keeper=keeper, on_bytes=counting(counted))
 
     assert (report.fetched, report.reused) == ((new.sha256,), (here.sha256,))
     assert (report.fetched_bytes, report.reused_bytes, sum(counted)) == (3, 4, 3)
 
 
 async def test_what_is_here_is_read_again_on_demand_and_healed(
-    model: "Model", blobs: BlobStore, tmp_path: Path
+    model: "Model", blobs: BlobStore, keeper: Keeper, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"good")
     pinned = _small(model, b"good", str(tmp_path / "file"))
-    path = await hydrate_one(pinned, mirror=None, blobs=blobs)
+    path = (await hydrate_one(pinned, supply=Supply(), keeper=keeper)).path
     path.chmod(0o644)
     path.write_bytes(b"evil")
 
-    assert (await hydrate([pinned], mirror=None, blobs=blobs)).reused == (pinned.sha256,)
-    assert (await hydrate([pinned], mirror=None, blobs=blobs, rereads=True)).fetched == (pinned.sha256,)
+    assert (await hydrate([pinned], supply=Supply(), keeper=keeper)).reused == (pinned.sha256,)
+    assert (await hydrate([pinned], supply=Supply(), keeper=keeper, rereads=True)).fetched == (pinned.sha256,)
     assert path.read_bytes() == b"good"
-    assert (await hydrate([pinned], mirror=None, blobs=blobs, rereads=True)).reused == (pinned.sha256,)
+    assert (await hydrate([pinned], supply=Supply(), keeper=keeper, rereads=True)).reused == (pinned.sha256,)
 
 
 async def test_the_locks_sources_stand_in_for_a_mirror_that_lacks_the_file(
-    model: "Model", blobs: BlobStore, tmp_path: Path
+    model: "Model", blobs: BlobStore, keeper: Keeper, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_bytes(b"data")
     sources = ("hf://repo/file", str(tmp_path / "absent"), (tmp_path / "file").as_uri())
 
-    path = await hydrate_one(_small(model, b"data", *sources), mirror=str(tmp_path / "mirror"), blobs=blobs)
+    supply = Supply(mirror=str(tmp_path / "mirror"))
+    brought = await hydrate_one(_small(model, b"data", *sources), supply=supply, keeper=keeper)
 
-    assert path.read_bytes() == b"data"
+    assert brought.path.read_bytes() == b"data"
 
 
 async def test_all_files_without_a_source_are_named_and_the_others_come(
-    model: "Model", blobs: BlobStore, tmp_path: Path
+    model: "Model", blobs: BlobStore, keeper: Keeper, tmp_path: Path
 ) -> None:
     (tmp_path / "good").write_bytes(b"good")
     (tmp_path / "bad").write_bytes(b"evil")
@@ -123,18 +155,20 @@ async def test_all_files_without_a_source_are_named_and_the_others_come(
     absent = _small(model, b"absent", str(tmp_path / "absent"))
 
     with pytest.raises(CorruptBytes) as caught:
-        await hydrate([absent, good, bad], mirror=None, blobs=blobs)
+        await hydrate([absent, good, bad], supply=Supply(), keeper=keeper)
 
     assert absent.sha256 in str(caught.value)
     assert bad.sha256 in str(caught.value)
     assert [blobs.has(each.sha256) for each in (good, bad, absent)] == [True, False, False]
 
 
-async def test_a_file_without_any_source_says_so(model: "Model", blobs: BlobStore) -> None:
+async def test_a_file_without_any_source_says_so(model: "Model", blobs: BlobStore, keeper: Keeper) -> None:
     with pytest.raises(TransferError, match="it has no source"):
-        await hydrate_one(model, mirror=None, blobs=blobs)
+        await hydrate_one(model, supply=Supply(), keeper=keeper)
 
 
-async def test_a_mirror_of_an_unknown_kind_is_wrong_usage(model: "Model", blobs: BlobStore) -> None:
+async def test_a_mirror_of_an_unknown_kind_is_wrong_usage(
+    model: "Model", blobs: BlobStore, keeper: Keeper
+) -> None:
     with pytest.raises(UsageError, match="ftp://host"):
-        await hydrate([model], mirror="ftp://host", blobs=blobs)
+        await hydrate([model], supply=Supply(mirror="ftp://host"), keeper=keeper)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,14 @@ import pytest
 import yaml
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.layout import extra_model_paths_yaml, link_models, make_view
+from comfyfarm.cache.layout import (
+    extra_model_paths_yaml,
+    is_link_to,
+    link_models,
+    make_view,
+    waiting_name,
+)
+from comfyfarm.cache.pinned import Placed
 from comfyfarm.errors import ForeignFile, InputError
 
 if TYPE_CHECKING:
@@ -146,3 +154,63 @@ def test_a_view_shows_the_locks_models_to_comfyui(models: list["Model"], blobs: 
             "loras": "loras",
         }
     }
+
+
+def test_what_will_be_linked_is_told_before_anything_is(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path
+) -> None:
+    told: list[dict[Path, Placed]] = []
+
+    def on_links(links: Mapping[Path, Placed]) -> None:
+        assert not any(os.path.lexists(link) for link in links)
+        told.append(dict(links))
+
+    links = link_models(models, blobs, tmp_path / "models", on_links=on_links)
+
+    assert [tuple(one) for one in told] == [links]
+    assert [model.sha256 for model in told[0].values()] == [model.sha256 for model in models]
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_rest_of_a_killed_process_is_in_nobodys_way(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path, hard: bool
+) -> None:
+    link = tmp_path / "models" / "loras" / "l.safetensors"
+    link.parent.mkdir(parents=True)
+    waiting_name(link).symlink_to(tmp_path / "nowhere")
+
+    link_models(models, blobs, tmp_path / "models", hard=hard)
+
+    assert link.read_bytes() == b"lora"
+    assert [path.name for path in link.parent.iterdir()] == ["l.safetensors"]
+
+
+def test_a_link_of_ours_is_told_from_others(models: list["Model"], blobs: BlobStore, tmp_path: Path) -> None:
+    blob, other = (blobs.path(model.sha256) for model in models)
+    soft, hard, copy, strange = (tmp_path / name for name in ("soft", "hard", "copy", "strange"))
+    soft.symlink_to(blob)
+    hard.hardlink_to(blob)
+    copy.write_bytes(blob.read_bytes())
+    strange.symlink_to(soft)
+
+    assert [is_link_to(path, blob) for path in (soft, hard, copy, strange)] == [True, True, False, False]
+    assert not any(is_link_to(path, other) for path in (soft, hard, copy, strange, tmp_path / "none"))
+    (tmp_path / "same").symlink_to(blobs.root)
+    through = BlobStore(tmp_path / "same").path(models[0].sha256)
+    assert is_link_to(soft, through)
+    blob.unlink()
+    assert is_link_to(soft, blob)
+
+
+def test_a_hard_link_to_what_is_quarantined_by_now_is_still_ours(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path
+) -> None:
+    (_, link) = link_models(models, blobs, tmp_path / "models", hard=True)
+    blobs.quarantine(models[1].sha256, reason="test")
+    temporary = blobs.temporary(models[1].sha256)
+    os.write(temporary.fd, b"LORA")
+    blobs.adopt(temporary, models[1].sha256)
+
+    link_models(models, blobs, tmp_path / "models", hard=True)
+
+    assert link.read_bytes() == b"LORA"

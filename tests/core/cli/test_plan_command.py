@@ -61,6 +61,26 @@ def test_what_cannot_fit_is_exit_1_with_the_reason(command: Command, lock: Path)
         assert (code, codes(raw)) == (1 if expected else 0, expected)
 
 
+def test_pins_and_the_bounds_of_the_settings_count(
+    command: Command, lock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "b" * 64
+    blob = tmp_path / "cache" / "sha256" / "bb" / other
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"y" * 1500)
+    monkeypatch.setenv("COMFYFARM_CACHE_QUOTA_GB", str(2000 / 2**30))
+
+    code, raw = plan(command, lock)
+    assert (code, raw["evict_bytes"]) == (0, 500)
+    assert command("cache", "pin", other).exit_code == 0
+    code, raw = plan(command, lock)
+    assert (code, codes(raw)) == (1, ["quota_short"])
+    assert "1.5 KiB are pinned or in use by others" in str(raw["findings"])
+    assert plan(command, lock, "--quota-gb", "1")[0] == 0
+    monkeypatch.setenv("COMFYFARM_CACHE_FREE_GB", "1e6")
+    assert codes(plan(command, lock, "--quota-gb", "1")[1]) == ["disk_full"]
+
+
 def test_a_plan_for_people_is_short(command: Command, lock: Path) -> None:
     told = command("plan", lock)
 

@@ -24,6 +24,7 @@ from comfyfarm.farm.sources import read_sources
 from comfyfarm.ledger.ledger import open_ledger
 from comfyfarm.run.deadlines import Deadlines
 from comfyfarm.run.retry import RetryPolicy
+from comfyfarm.settings import read_settings
 from fake_server.comfy import FakeComfy
 from fake_server.serve import serve
 
@@ -105,7 +106,9 @@ class Project:
         batch = plan_jobs(request, read_sources(request)).batch
         ledger = await open_ledger(self.ledger_url)
         async with ledger:
-            await render_here(request, ledger, state_dir=self.root / "state")
+            await render_here(
+                request, ledger, settings=read_settings({"COMFYFARM_STATE_DIR": str(self.root / "state")})
+            )
             return [row_of(job) for job in await ledger.jobs(batch)]
 
     async def rows(self, batch: str) -> list[ResultRow]:

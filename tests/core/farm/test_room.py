@@ -1,5 +1,6 @@
 """What cannot fit is refused before the first byte comes."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.admission import DEFAULT_BOUNDS
+from comfyfarm.cache.keeper.keeper import Bounds, Keeper
 from comfyfarm.errors import ForeignFile, NoRoom
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.lock.lockfile import LockedModel
@@ -20,10 +23,10 @@ def test_models_larger_than_the_disk_are_refused(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
 
     with pytest.raises(NoRoom, match="have to be fetched, and the disk of this host has") as caught:
-        refuse_what_cannot_fit([model(free * 2)], BlobStore(tmp_path / "cache"))
+        refuse_what_cannot_fit([model(free * 2)], Keeper(BlobStore(tmp_path / "cache"), DEFAULT_BOUNDS))
 
     assert caught.value.exit_code == 2
-    refuse_what_cannot_fit([model(1000)], BlobStore(tmp_path / "cache"))
+    refuse_what_cannot_fit([model(1000)], Keeper(BlobStore(tmp_path / "cache"), DEFAULT_BOUNDS))
 
 
 def test_what_is_here_already_needs_no_room(tmp_path: Path) -> None:
@@ -34,7 +37,65 @@ def test_what_is_here_already_needs_no_room(tmp_path: Path) -> None:
     with blob.open("wb") as file:
         file.truncate(size)  # a hole: it takes no room
 
-    refuse_what_cannot_fit([model(size), model(size, path="again.safetensors")], blobs)
+    refuse_what_cannot_fit(
+        [model(size), model(size, path="again.safetensors")], Keeper(blobs, DEFAULT_BOUNDS)
+    )
+
+
+def cached(blobs: BlobStore, sha: str, *, used: float) -> LockedModel:
+    """A file of 1000 bytes in the cache, whatever it holds."""
+    path = blobs.path(sha)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x" * 1000)
+    os.utime(path, (used, used))
+    return model(1000, sha=sha, path=f"{sha[:2]}.safetensors")
+
+
+def test_what_may_leave_the_cache_is_room_and_stays_until_it_has_to(tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    old = cached(blobs, "b" * 64, used=1)
+
+    refuse_what_cannot_fit([model(1500)], Keeper(blobs, Bounds(2000, 0)))
+
+    assert blobs.has(old.sha256)
+
+
+def test_what_is_pinned_or_in_use_is_no_room_and_is_named(tmp_path: Path) -> None:
+    blobs = BlobStore(tmp_path)
+    pinned, used = cached(blobs, "b" * 64, used=1), cached(blobs, "c" * 64, used=2)
+    keeper = Keeper(blobs, Bounds(3000, 0))
+    keeper.pin({pinned.sha256: pinned.title}, who="lock 12", why="film.lock")
+    with keeper.hold([used], who="batch film"):
+        with pytest.raises(NoRoom) as caught:
+            refuse_what_cannot_fit([model(1500)], Keeper(blobs, Bounds(3000, 0)))
+        refuse_what_cannot_fit([model(1000)], Keeper(blobs, Bounds(3000, 0)))
+
+    assert caught.value.exit_code == 2
+    for words in (
+        "quota: 2.9 KiB",
+        "checkpoints/bb.safetensors (1000 bytes): by lock 12 (film.lock)",
+        "cccccccccccc (1000 bytes): batch film",
+        "comfyfarm cache unpin",
+    ):
+        assert words in str(caught.value)
+    refuse_what_cannot_fit([model(1500)], Keeper(blobs, Bounds(3000, 0)))
+
+
+def test_what_is_to_stay_free_of_the_disk_is_no_room(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+
+    with pytest.raises(NoRoom, match="to stay free on the disk"):
+        refuse_what_cannot_fit([model(1000)], Keeper(BlobStore(tmp_path), Bounds(None, 2 * free)))
+
+
+def test_a_disk_that_is_nearly_full_afterwards_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = shutil.disk_usage(tmp_path).free - (1 << 29)
+
+    refuse_what_cannot_fit([model(size)], Keeper(BlobStore(tmp_path), Bounds(None, 0)))
+
+    assert "of disk left" in caplog.text
 
 
 async def test_a_render_is_refused_before_anything_is_fetched(project: Any, serving: Any) -> None:
@@ -72,7 +133,7 @@ def test_files_that_are_not_ours_are_named_before_anything_is_fetched(tmp_path: 
     blobs = BlobStore(tmp_path / "cache")
 
     with pytest.raises(ForeignFile, match=r"m\.safetensors"):
-        refuse_what_cannot_fit([model(4)], blobs, tmp_path / "models")
+        refuse_what_cannot_fit([model(4)], Keeper(blobs, DEFAULT_BOUNDS), tmp_path / "models")
     refuse_what_cannot_fit(
-        [model(4, path="n.safetensors")], BlobStore(tmp_path / "cache"), tmp_path / "models"
+        [model(4, path="n.safetensors")], Keeper(blobs, DEFAULT_BOUNDS), tmp_path / "models"
     )

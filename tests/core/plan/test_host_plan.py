@@ -76,13 +76,37 @@ def test_a_full_disk_is_no_fault_when_everything_is_here() -> None:
 def test_a_quota_makes_room_or_is_too_small_for_the_lock_itself() -> None:
     lock = Lock(models=(model("vae/a.pt", 60), model("vae/b.pt", 30)))
     facts = HostFacts(cached=frozenset({sha("vae/a.pt")}), cache_bytes=90, quota_bytes=100, disk_free_bytes=0)
-    tight = plan_host(lock, facts)
+    full = plan_host(lock, facts.model_copy(update={"cache_bytes": 80}))
+    roomy = plan_host(lock, facts.model_copy(update={"disk_free_bytes": 2 * GIB}))
 
-    assert tight.evict_bytes == 20
-    assert codes(tight) == ["disk_full"]  # 20 come free, 30 have to come
-    assert codes(plan_host(lock, facts.model_copy(update={"disk_free_bytes": 2 * GIB}))) == []
+    assert (full.evict_bytes, codes(full)) == (20, ["disk_full"])  # 20 come free, 30 have to come
+    assert (roomy.evict_bytes, codes(roomy)) == (20, [])
+    tight = plan_host(lock, facts)  # the 30 of others make room on the disk, too
+    assert (tight.evict_bytes, codes(tight), codes(tight, "warning")) == (30, [], ["disk_tight"])
     small = plan_host(lock, facts.model_copy(update={"quota_bytes": 89, "disk_free_bytes": 2 * GIB}))
     assert codes(small) == ["quota_short"]
+
+
+def test_what_others_pinned_or_use_makes_no_room() -> None:
+    lock = Lock(models=(model("vae/a.pt", 60),))
+    facts = HostFacts(cache_bytes=40, stuck_bytes=30, quota_bytes=89, disk_free_bytes=2 * GIB)
+    (short,) = (found for found in plan_host(lock, facts).findings if found.code == "quota_short")
+
+    assert "30 bytes are pinned or in use by others" in short.message
+    assert plan_host(lock, facts.model_copy(update={"quota_bytes": 90})).evict_bytes == 10
+    full = facts.model_copy(update={"quota_bytes": None, "disk_free_bytes": 49})
+    assert codes(plan_host(lock, full)) == ["disk_full"]
+    assert codes(plan_host(lock, full.model_copy(update={"disk_free_bytes": 50}))) == []
+
+
+def test_what_is_to_stay_free_is_no_room() -> None:
+    lock = Lock(models=(model("vae/a.pt", GIB),))
+    facts = HostFacts(disk_free_bytes=3 * GIB, keep_free_bytes=2 * GIB)
+
+    assert codes(plan_host(lock, facts)) == []
+    full = plan_host(lock, facts.model_copy(update={"keep_free_bytes": 2 * GIB + 1}))
+    assert codes(full) == ["disk_full"]
+    assert "of which 2.00 GiB are to stay so" in full.findings[0].message
 
 
 def test_vram_is_that_of_the_largest_step_and_not_the_sum() -> None:

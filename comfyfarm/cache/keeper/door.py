@@ -1,0 +1,78 @@
+"""One lock of the kernel for a cache: who has it, and nobody else, grants leases, links and evicts."""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from comfyfarm.cache.disk import Disk
+
+LEASES = ".leases"
+NO_LOCKS = frozenset({errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL})
+"""What a file system without locks answers."""
+
+READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+"""What a disk answers that we may only read."""
+
+
+@contextlib.contextmanager
+def door(root: Path, *, disk: Disk, name: str = "door") -> Iterator[None]:
+    """Wait for the lock, and have it while it is open. The kernel takes it from a process that dies.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    fd = _open(root / LEASES / name, disk)
+    try:
+        lock(fd)
+        yield
+    finally:
+        unlock(fd)
+
+
+def lock(fd: int, *, shared: bool = False) -> None:
+    """Wait for the lock on an open file; without effect where a file system has none."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    except OSError as exc:
+        if exc.errno not in NO_LOCKS:
+            raise
+
+
+def unlock(fd: int) -> None:
+    """Let go, and close. A child that was forked meanwhile has the open file too, but no lock any more."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def is_locked(fd: int, *, exclusively: bool = False) -> bool:
+    """Whether another open file of the same inode is locked.
+
+    Looks for exclusive locks only, and leaves a shared one on this file; `exclusively` looks for shared
+    ones too, and leaves an exclusive one.
+    """
+    try:
+        fcntl.flock(fd, (fcntl.LOCK_EX if exclusively else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as exc:
+        # Nobody can say who is alive there: then everybody is.
+        return exc.errno in NO_LOCKS
+    return False
+
+
+def _open(path: Path, disk: Disk) -> int:
+    flags = os.O_RDWR | os.O_CREAT
+    try:
+        return disk.open_file(path, flags)
+    except FileNotFoundError:
+        disk.make_folder(path.parent)
+        return disk.open_file(path, flags)
+
+
+def unwritable(root: Path, error: OSError) -> str:
+    """What is wrong with a cache, in words."""
+    return f"{root}: the cache cannot be written: {error.strerror or error}"

@@ -1,0 +1,144 @@
+"""Where a host looks for a model file, tier by tier: this machine, its peers, the mirror, signed, the web."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, SecretStr
+
+from comfyfarm.addresses import local_path
+from comfyfarm.cache.mirrors.entry import mirror_source, read_entry
+from comfyfarm.cache.mirrors.signed import SignedList
+from comfyfarm.cache.peers.identity import cache_id
+from comfyfarm.cache.peers.tier import PeerTier
+from comfyfarm.cache.pinned import Pinned
+from comfyfarm.cache.places.objects import open_place
+from comfyfarm.cache.places.place import ObjectPlace, S3Access
+from comfyfarm.cache.places.remote import RemotePlace
+from comfyfarm.cache.transfer.request import Addressed
+from comfyfarm.errors import StoreError, UsageError
+
+_log = logging.getLogger(__name__)
+
+Source = Path | Addressed
+"""A file of this machine, or one that is asked for over HTTP."""
+
+Tier = Literal["disk", "peer", "mirror", "signed", "web"]
+
+
+class Offer(NamedTuple):
+    """One file at one source."""
+
+    tier: Tier
+    source: Source
+
+    @property
+    def address(self) -> str:
+        """Masked: fit for a log or an error."""
+        return str(self.source) if isinstance(self.source, Path) else self.source.address
+
+
+class Supply(BaseModel):
+    """What the user named. The order of the tiers is not theirs to choose: the cheapest comes first."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mirror: str | None = None
+    """A folder, `s3://…` or `https://…`."""
+    access: S3Access | None = None
+    """For an `s3://` mirror alone; else `AWS_*` says."""
+    signed: str | None = None
+    """Path or address of a signed list, for hosts that hold no credentials."""
+    peers: tuple[str, ...] = ()
+    """Addresses of other hosts' caches."""
+    peer_token: SecretStr | None = None
+    connections: PositiveInt | None = None
+    """To one source of a file; None adapts to the link."""
+
+
+class Suppliers:
+    """The tiers, opened. Shared by all files of a run, and safe from any thread."""
+
+    def __init__(self, supply: Supply, *, cache_root: Path) -> None:
+        """`cache_root`: of this host's own cache, which is no peer of itself.
+
+        Raises:
+            UsageError: the mirror's or signed list's address is of a kind that is not known.
+        """
+        self.connections = supply.connections
+        self._supply = supply
+        self._signed = SignedList(supply.signed) if supply.signed else None
+        token = supply.peer_token.get_secret_value() if supply.peer_token else None
+        self._peers = PeerTier(supply.peers, token, _id_of(cache_root)) if supply.peers else None
+        self._mirror = open_place(supply.mirror, access=supply.access) if supply.mirror else None
+
+    def offers(self, model: Pinned, stop: Callable[[], None]) -> Iterator[Offer]:
+        """Every source of a file, best first; looked for only as far as it is needed. May block.
+
+        Args:
+            model: the file.
+            stop: called while peers are waited for; raises when the transfer is to end.
+        """
+        named = [Offer(_tier(each), each) for each in map(_opened, dict.fromkeys(model.sources)) if each]
+        local = [offer for offer in named if isinstance(offer.source, Path)]
+        yield from (offer for offer in local if Path(offer.address).exists())
+        if self._peers is not None:
+            yield from (Offer("peer", each) for each in self._peers.sources(model, stop))
+        if self._supply.mirror:
+            address = mirror_source(self._supply.mirror, model.sha256)
+            yield Offer("mirror", _source(open_place(address, access=self._supply.access), address))
+        if self._signed is not None and (signed := self._signed.addressed(model.sha256)) is not None:
+            yield Offer("signed", signed)
+        yield from (offer for offer in named if offer.tier == "web")
+        # Last, only to be named among those that failed.
+        yield from (offer for offer in local if not Path(offer.address).exists())
+
+    def part_digests(self, model: Pinned) -> tuple[str, ...]:
+        """SHA-256 of each 16 MiB as the mirror knows them; empty when it knows none. Blocks."""
+        if self._mirror is None:
+            return ()
+        try:
+            entry = asyncio.run(read_entry(self._mirror, model.sha256))
+        except StoreError as exc:
+            _log.warning("%s: its parts are not known: %s", model.sha256, exc)
+            return ()
+        return entry.parts if entry is not None and entry.size == model.size else ()
+
+    def blame(self, offer: Offer, reason: str, *, is_wrong: bool) -> None:
+        """It did not give the file, or gave wrong bytes: a peer is left alone for a while, or for good."""
+        if self._peers is None or offer.tier != "peer":
+            return
+        if is_wrong:
+            self._peers.distrust(offer.address)
+        else:
+            self._peers.rest(offer.address, reason)
+
+
+def _id_of(cache_root: Path) -> str:
+    try:
+        return cache_id(cache_root)
+    except OSError:
+        return ""  # a read-only disk: at worst it asks itself once
+
+
+def _opened(address: str) -> Source | None:
+    # The given credentials are for the mirror alone; a lock's own sources are the environment's affair.
+    try:
+        return _source(open_place(address), address)
+    except UsageError as exc:
+        _log.warning("source left out: %s", exc)
+        return None
+
+
+def _source(place: ObjectPlace, address: str) -> Source:
+    if isinstance(place, RemotePlace):
+        return place.addressed()
+    path = local_path(address)
+    assert path is not None  # noqa: S101 - a place is a folder or remote
+    return path.expanduser().absolute()
+
+
+def _tier(source: Source) -> Tier:
+    return "disk" if isinstance(source, Path) else "web"

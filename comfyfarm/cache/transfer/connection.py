@@ -1,0 +1,258 @@
+"""One HTTP/1.1 connection that is kept alive: its own socket, the standard library's reading of the head.
+
+A body is received straight into the caller's buffer, by one call of the system for each piece on a plain
+socket (`MSG_WAITALL`). Reads block in the kernel, which wakes them each tick: so they notice a stop.
+"""
+
+import contextlib
+import functools
+import http.client
+import io
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from comfyfarm.cache.transfer.limits import Limits
+from comfyfarm.cache.transfer.origin import Origin
+from comfyfarm.clock import SystemClock
+
+_CLOCK = SystemClock()
+
+
+class Broken(Exception):
+    """The connection did not bring what was asked: to be tried again. Its text holds no address."""
+
+    def __init__(self, reason: str, *, is_refused: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_refused = is_refused
+        """No connection was made at all."""
+
+
+class Untrusted(Exception):
+    """The server's TLS certificate is not trusted: trying again changes nothing."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """How an answer begins."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+
+
+class _Raw(io.RawIOBase):
+    """The socket as a file. While it is dry, reads bring only what has been read ahead of the head."""
+
+    def __init__(self, receive: Callable[[memoryview], int]) -> None:
+        self._receive = receive
+        self.is_dry = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int | None:
+        return None if self.is_dry else self._receive(memoryview(cast(bytearray, buffer)).cast("B"))
+
+
+class _FileOnly:
+    """What `HTTPResponse` wants of a socket."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+
+    def makefile(self, _mode: str) -> io.BufferedIOBase:
+        return self._file
+
+
+class Connection:
+    """One connection to one origin, for one thread; only `abort` may be called from another."""
+
+    def __init__(self, origin: Origin, *, limits: Limits, check: Callable[[], None]) -> None:
+        self.origin = origin
+        self.round_trip_s = 0.0
+        """How long the head of its last answer took to come."""
+        self.answers = 0
+        """How many heads have come: one that was kept alive may have been closed meanwhile."""
+        self._limits = limits
+        self._check = check
+        self._sock: socket.socket | None = None
+        self._response: http.client.HTTPResponse | None = None
+        self._ahead = memoryview(b"")
+        self._is_aborted = False
+
+    def open(self) -> None:
+        """Connect.
+
+        Raises:
+            Broken: nobody answers there.
+            Untrusted: somebody else does.
+        """
+        try:
+            sock = socket.create_connection(self.origin[1:], timeout=self._limits.connect_s)
+            self._sock = sock
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.origin.scheme == "https":
+                self._sock = _tls().wrap_socket(sock, server_hostname=self.origin.host)
+            _tick(self._sock, self._limits.tick_s)
+        except ssl.SSLCertVerificationError:
+            self.close()
+            raise Untrusted("its TLS certificate is not trusted") from None
+        except OSError as exc:
+            self.close()
+            raise Broken(_said(exc), is_refused=True) from None
+        if self._is_aborted:
+            self.close()
+            raise Broken("was given up")
+
+    def ask(self, target: str, headers: Mapping[str, str]) -> Head:
+        """Send a GET, and wait for the head of its answer.
+
+        Raises:
+            Broken: the connection broke, or stalled, or does not speak HTTP.
+        """
+        lines = [f"GET {target} HTTP/1.1", f"Host: {self.origin.shown}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        text = "\r\n".join([*lines, "", ""]).encode("latin-1", errors="replace")
+        began = _CLOCK.monotonic()
+        try:
+            self._open_socket().sendall(text)
+            head = self._read_head()
+        except OSError as exc:
+            raise Broken(_said(exc)) from None
+        except http.client.RemoteDisconnected:
+            raise Broken("the connection was closed before an answer") from None
+        except (http.client.HTTPException, ValueError):
+            raise Broken("answers something that is not HTTP") from None
+        self.round_trip_s = _CLOCK.monotonic() - began
+        return head
+
+    def receive(self, view: memoryview) -> int:
+        """Some bytes of the body, the whole of `view` where the socket can; 0 at its end.
+
+        Raises:
+            Broken: the connection broke or stalled.
+        """
+        if self._ahead:
+            count = min(len(view), len(self._ahead))
+            view[:count] = self._ahead[:count]
+            self._ahead = self._ahead[count:]
+            return count
+        try:
+            if self._response is not None and self._response.chunked:
+                return self._response.readinto(view)
+            return self._receive(view)
+        except OSError as exc:
+            raise Broken(_said(exc)) from None
+        except (http.client.HTTPException, ValueError):
+            raise Broken("the connection ended before the file") from None
+
+    def end_answer(self) -> bool:
+        """The body has been read to its end: whether the connection can be asked again."""
+        response, self._response = self._response, None
+        return response is not None and not response.will_close and not response.chunked
+
+    def abort(self) -> None:
+        """Wake a thread that is blocked in a read. The connection is of no more use."""
+        self._is_aborted = True
+        if (sock := self._sock) is not None:
+            with contextlib.suppress(OSError):
+                # Not SSLSocket's own, which takes its state away under the reader.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            sock.close()
+
+    def _open_socket(self) -> socket.socket:
+        if self._sock is None:
+            raise Broken("the connection is closed")
+        return self._sock
+
+    def _read_head(self) -> Head:
+        raw = _Raw(self._receive)
+        file = io.BufferedReader(raw, 16 << 10)
+        response = http.client.HTTPResponse(cast(socket.socket, _FileOnly(file)), method="GET")
+        response.begin()
+        self.answers += 1
+        self._response = response
+        if not response.chunked and response.fp is not None:
+            raw.is_dry = True
+            self._ahead = memoryview(bytes(file.peek()))
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return Head(response.status, headers)
+
+    def _receive(self, view: memoryview) -> int:
+        sock = self._open_socket()
+        began = _CLOCK.monotonic()
+        while True:
+            self._check()
+            try:
+                if isinstance(sock, ssl.SSLSocket):
+                    return self._receive_tls(sock, view)
+                return sock.recv_into(view, len(view), socket.MSG_WAITALL if len(view) > _HEAD_BYTES else 0)
+            except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
+                if _CLOCK.monotonic() - began >= self._limits.stall_s:
+                    raise Broken("silent past the deadline") from None
+
+    def _receive_tls(self, sock: ssl.SSLSocket, view: memoryview) -> int:
+        """As much as there is for a tick; TLS gives 16 KiB at a time."""
+        count = sock.recv_into(view)
+        if len(view) <= _HEAD_BYTES:
+            return count
+        until = _CLOCK.monotonic() + self._limits.tick_s
+        while 0 < count < len(view) and _CLOCK.monotonic() < until:
+            try:
+                came = sock.recv_into(view[count:])
+            except OSError:
+                break  # said again by the next read
+            if not came:
+                break
+            count += came
+        return count
+
+
+_HEAD_BYTES = 16 << 10
+"""Reads up to this size are those of a head or of a body's last bytes: what has come is taken."""
+
+
+def _tls() -> ssl.SSLContext:
+    return _made_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@functools.cache
+def _made_tls(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """The library reads the two variables itself; reading all certificates takes some 20 ms."""
+    return ssl.create_default_context()
+
+
+def _tick(sock: socket.socket, tick_s: float) -> None:
+    if isinstance(sock, ssl.SSLSocket):
+        sock.settimeout(tick_s)  # its reads repeat what the system broke off
+        return
+    # Python's own time limits make a socket non-blocking, and then MSG_WAITALL waits for nothing.
+    sock.settimeout(None)
+    limit = struct.pack("ll", int(tick_s), int(tick_s % 1 * 1_000_000))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+
+
+def _said(error: OSError) -> str:
+    match error:
+        case socket.gaierror():
+            return "no such host"
+        case TimeoutError():
+            return "silent past the deadline"
+        case ConnectionRefusedError():
+            return "cannot be reached"
+        case ConnectionError():
+            return "the connection broke off"
+        case ssl.SSLError():
+            return "TLS failed"
+    return f"the connection failed ({error.strerror or type(error).__name__})"

@@ -1,0 +1,51 @@
+"""Watches the threads of one transfer for parts that lag behind, by what each has received."""
+
+from collections.abc import Iterable
+
+from comfyfarm.cache.transfer.limits import Limits
+from comfyfarm.cache.transfer.race import Runner, stragglers
+from comfyfarm.cache.transfer.worker import Worker
+
+
+class _Pulse:
+    """What one thread had received at the begin of the window."""
+
+    def __init__(self, now: float, received: int) -> None:
+        self.began = now
+        self.received = received
+        self.rate: float | None = None
+
+
+class Watch:
+    """Looks again and again; remembers what it saw."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._pulses: dict[Worker, _Pulse] = {}
+
+    def look(self, workers: Iterable[Worker], now: float) -> list[Worker]:
+        """Those whose stretch is to be raced. Tells each stretch the rate of its thread on the way."""
+        all_workers = list(workers)
+        self._pulses = {each: self._pulse(each, now) for each in all_workers}
+        busy = [each for each in all_workers if each.stretch is not None and each.waiting_since is not None]
+        return [busy[n] for n in stragglers([self._runner(each, now) for each in busy], self._limits)]
+
+    def _pulse(self, worker: Worker, now: float) -> _Pulse:
+        pulse = self._pulses.get(worker) or _Pulse(now, worker.received)
+        took_s = now - pulse.began
+        if took_s >= self._limits.slow_window_s:
+            rate = (worker.received - pulse.received) / took_s
+            pulse = _Pulse(now, worker.received)
+            pulse.rate = rate
+        if (stretch := worker.stretch) is not None:
+            stretch.rate = worker.rate
+        return pulse
+
+    def _runner(self, worker: Worker, now: float) -> Runner:
+        pulse, stretch = self._pulses[worker], worker.stretch
+        return Runner(
+            silent_s=now - (worker.waiting_since or now),
+            rate=pulse.rate or 0.0,
+            watched_s=0.0 if pulse.rate is None else self._limits.slow_window_s,
+            is_raced=stretch is None or stretch.is_raced,
+        )

@@ -1,0 +1,211 @@
+"""One thread that fetches: takes a stretch, asks for it, reads it into chunks, goes on where it broke."""
+
+import logging
+from collections.abc import Callable
+
+from comfyfarm.cache.transfer.answer import Asked
+from comfyfarm.cache.transfer.asking import Again, Asker, wait_s
+from comfyfarm.cache.transfer.landing import CHUNK_BYTES, Chunk
+from comfyfarm.cache.transfer.source import SourceFailed
+from comfyfarm.cache.transfer.stretches import Stretch
+from comfyfarm.cache.transfer.work import Work
+from comfyfarm.clock import SystemClock
+
+_log = logging.getLogger(__name__)
+_CLOCK = SystemClock()
+_FIRST_READ_BYTES = 64 << 10
+"""The first reads of a connection are small, so that its rate is soon known."""
+_PROGRESS_BYTES = 64 << 10
+"""A try that brought so much was not in vain."""
+
+
+class Worker:
+    """One thread with one connection."""
+
+    def __init__(self, work: Work, left: Callable[["Worker", BaseException | None], None]) -> None:
+        self.received = 0
+        """Bytes so far, those that were for nothing among them."""
+        self.receiving_s = 0.0
+        """Time spent in receiving them."""
+        self.waiting_since: float | None = None
+        """Since when nothing has come of what it is waiting for."""
+        self.stretch: Stretch | None = None
+        self._mark = (0, 0.0)
+        self._work = work
+        self._left = left
+        self._asker = Asker(work.address, work.route, limits=work.limits, check=work.check)
+        self._read_bytes = _FIRST_READ_BYTES
+
+    def run(self) -> None:
+        """Until there is nothing to do."""
+        error: BaseException | None = None
+        try:
+            while (stretch := self._work.take()) is not None:
+                self.stretch = stretch
+                if not self._fetch(stretch):
+                    break
+        except BaseException as exc:  # noqa: BLE001 - handed whole to `pull`, which raises it
+            error = exc
+        finally:
+            self.waiting_since = None
+            self._drop()
+            self._asker.disconnect()
+            self._left(self, error)
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second of the stretch that it is at; 0 while that is not known."""
+        received, seconds = self._mark
+        return (self.received - received) / max(self.receiving_s - seconds, 1e-6)
+
+    def abort(self) -> None:
+        """From another thread: end what this one waits for."""
+        self._asker.abort()
+
+    def _fetch(self, stretch: Stretch) -> bool:
+        """All of a stretch; False when this thread is one too many and gave it back."""
+        tries = 0
+        self._mark = self.received, self.receiving_s
+        while self._work.advance(stretch, stretch.at):
+            mark = self.received
+            try:
+                self._try(stretch)
+            except Again as again:
+                self._asker.disconnect()
+                self._work.check()
+                tries = 1 if self.received - mark >= _PROGRESS_BYTES else tries + 1
+                if not self._may_try_again(stretch, again, tries):
+                    return False
+        self._drop()
+        self._work.end(stretch)
+        self.stretch = None
+        return True
+
+    def _may_try_again(self, stretch: Stretch, again: Again, tries: int) -> bool:
+        """Wait; or give the stretch to the others."""
+        self.waiting_since = None
+        if again.is_busy and self._work.complain():
+            self.stretch = None
+            self._work.give_back(stretch)
+            return False
+        if self._work.landing.is_here(stretch.at):
+            return True  # it was raced, and lost
+        is_nobody = again.is_refused and not self._work.is_ready
+        limits = self._work.limits
+        if tries >= (limits.first_tries if is_nobody else limits.tries):
+            raise SourceFailed(self._work.address, again.reason)
+        seconds = wait_s(tries, again, limits)
+        _log.info("%s: %s; again in %.1f s", self._work.address, again.reason, seconds)
+        self._work.wait(seconds)
+        return True
+
+    def _try(self, stretch: Stretch) -> None:
+        work = self._work
+        if work.landing.is_here(stretch.at):
+            stretch.is_lost = True
+            return
+        position = stretch.at + (stretch.chunk.filled if stretch.chunk else 0)
+        asked = self._asked(position, stretch.end)
+        self.waiting_since = _CLOCK.monotonic()
+        answer, hop = self._asker.ask(asked, guard_redirected=work.is_etag_redirected)
+        work.learn(answer, hop, stretch, round_trip_s=self._asker.round_trip_s)
+        if work.is_streamed:
+            self._read_whole(stretch)
+            self._asker.disconnect()
+        else:
+            self._asker.end_answer(is_whole=self._read(stretch, position, answer.end))
+
+    def _asked(self, position: int, end: int) -> Asked:
+        work = self._work
+        is_all = work.is_streamed or (not work.is_ready and position == 0 and end == work.size)
+        return Asked(
+            0 if is_all else position,
+            work.size if is_all else end,
+            work.size,
+            etag=work.etag,
+            is_ranged=not is_all,
+            is_first=not work.is_ready,
+            has_ranges=work.has_ranges,
+        )
+
+    def _read(self, stretch: Stretch, position: int, end: int) -> bool:
+        """Into chunks, as far as they are wanted; whether to the end of the body."""
+        while position < end:
+            chunk = stretch.chunk or self._chunk(stretch, position)
+            if chunk is None:
+                return False
+            position = self._fill(stretch, chunk, min(end, chunk.at + len(chunk.view)))
+        return True
+
+    def _read_whole(self, stretch: Stretch) -> None:
+        """A body that begins at 0, over what is here already."""
+        at, size = 0, self._work.size
+        while at < size:
+            length = min(CHUNK_BYTES, size - at)
+            if self._work.landing.is_here(at):
+                self._skip(length)
+            else:
+                self._skip(stretch.chunk.filled if stretch.chunk else 0)
+                chunk = stretch.chunk or self._chunk(stretch, at)
+                if chunk is not None:
+                    self._fill(stretch, chunk, at + length)
+            at += length
+        stretch.is_lost = True
+
+    def _fill(self, stretch: Stretch, chunk: Chunk, end: int) -> int:
+        """A chunk, up to here; it lands once it is whole."""
+        position = chunk.at + chunk.filled
+        while position < end:
+            count = self._receive(chunk.view[chunk.filled : end - chunk.at])
+            chunk.filled += count
+            position += count
+        if chunk.filled == len(chunk.view):
+            self._land(stretch, chunk)
+        return position
+
+    def _chunk(self, stretch: Stretch, position: int) -> Chunk | None:
+        if not self._work.advance(stretch, position):
+            return None
+        if self._work.landing.is_here(position):
+            stretch.is_lost = True
+            return None
+        self.waiting_since = None
+        stretch.chunk = self._work.landing.buffer(position, self._work.check)
+        return stretch.chunk
+
+    def _receive(self, view: memoryview) -> int:
+        began = self.waiting_since = _CLOCK.monotonic()
+        try:
+            count = self._asker.receive(view[: self._read_bytes])
+        finally:
+            now = self.waiting_since = _CLOCK.monotonic()
+            self.receiving_s += now - began
+        if not count:
+            raise Again("the connection ended before the file")
+        self.received += count
+        if self._read_bytes < CHUNK_BYTES:
+            self._read_bytes *= 2
+        return count
+
+    def _land(self, stretch: Stretch, chunk: Chunk) -> None:
+        self.waiting_since = None
+        length = len(chunk.view)
+        self._work.check()
+        stretch.chunk = None
+        if self._work.landing.put(chunk):
+            self._work.count(length)
+            self._work.advance(stretch, chunk.at + length)
+        else:
+            stretch.is_lost = True
+
+    def _skip(self, count: int) -> None:
+        """Read over what is here already, from a source that gives no ranges."""
+        room = memoryview(bytearray(CHUNK_BYTES))
+        while count:
+            count -= self._receive(room[: min(count, CHUNK_BYTES)])
+
+    def _drop(self) -> None:
+        stretch = self.stretch
+        if stretch is not None and stretch.chunk is not None:
+            chunk, stretch.chunk = stretch.chunk, None
+            self._work.landing.drop(chunk)
