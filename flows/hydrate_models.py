@@ -25,7 +25,8 @@ from comfyfarm.farm.servers import host_slug
 from comfyfarm.farm.sources import INLINE, LOCK_LIMIT_BYTES, WORKFLOW_LIMIT_BYTES
 from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.lock.lockfile import Lock, LockedModel, read_lock
-from comfyfarm.plan.order_of_use import Ranks, order_models, ranks_of_files
+from comfyfarm.plan.order_of_models import Ranks, order_models
+from comfyfarm.plan.order_of_use import ranks_of_files
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import counted

@@ -6,6 +6,7 @@ which nobody else knows. Nothing is visible before its SHA-256 is right.
 
 import logging
 import os
+import threading
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -13,15 +14,15 @@ from typing import NamedTuple
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.places.web import open_web
+from comfyfarm.cache.places.request import Addressed, Request
+from comfyfarm.cache.places.web import open_request
 from comfyfarm.cache.supply import Offer, Suppliers
 from comfyfarm.cache.transfer.landing import Landing, open_landing
-from comfyfarm.cache.transfer.library import pull_by_library
 from comfyfarm.cache.transfer.local_copy import copy_file
 from comfyfarm.cache.transfer.proxies import speaks_straight
 from comfyfarm.cache.transfer.pull import pull
 from comfyfarm.cache.transfer.source import Flow, SourceFailed
-from comfyfarm.errors import CorruptBytes, TransferError
+from comfyfarm.errors import CorruptBytes, FarmError, TransferError
 
 _log = logging.getLogger(__name__)
 
@@ -61,20 +62,16 @@ def fetch(model: Pinned, suppliers: Suppliers, blobs: BlobStore, *, flow: Flow) 
         # Peers are waited for before the file's lock is taken: a host that has it seems to be fetching.
         first = next(offers, None)
         landing = open_landing(blobs.partial(model.sha256), model.size, disk=blobs.disk, stop=flow.check)
-        keep = True
+        is_kept = True
         try:
             if blobs.has(model.sha256, size=model.size):
-                keep = False
+                is_kept = False
                 return Brought(blobs.path(model.sha256), None, 0)
             bringing = _Bringing(model, suppliers, landing, flow=flow)
-            try:
-                offer = bringing.run(chain([first] if first else [], offers))
-            except CorruptBytes:
-                keep = False
-                raise
+            offer = bringing.run(chain([first] if first else [], offers))
             return Brought(blobs.adopt_landing(landing, model.sha256), offer, bringing.fetched_bytes)
         finally:
-            landing.close(keep=keep)
+            landing.close(keep=is_kept)
     except OSError as exc:
         raise TransferError(f"{blobs.root}: the cache cannot be written: {exc.strerror or exc}") from exc
 
@@ -92,56 +89,74 @@ class _Bringing:
         self.fetched_bytes = 0
         self._model, self._suppliers, self._landing, self._flow = model, suppliers, landing, flow
         self._failures: list[SourceFailed] = []
+        self._corrupt: list[Offer] = []
+        self._counting = threading.Lock()
         self._counted = landing.resumed_bytes
         flow.count(landing.resumed_bytes)
 
     def run(self, offers: Iterable[Offer]) -> Offer:
         """Ask one after the other; returns who completed it."""
-        last: Offer | None = None
-        for last in offers:
-            if self._is_brought_by(last):
-                return last
-        # On its way a byte may turn over. Where nobody else is left to ask, the same one is asked once more.
-        if last is not None and [each.corrupt for each in self._failures] == [True]:
-            if self._is_brought_by(last):
-                return last
-            del self._failures[0]
+        for offer in offers:
+            if self._is_brought_by(offer):
+                return offer
+        # On its way a byte may turn over. Where nobody else is left to ask, the same one is asked once more;
+        # unless it was already, for the parts that are known to be bad.
+        if len(self._corrupt) == 1 and not self._here_bytes():
+            self._failures = [each for each in self._failures if not each.corrupt]
+            if self._is_brought_by(self._corrupt[0]):
+                return self._corrupt[0]
         raise self._give_up()
 
     def _is_brought_by(self, offer: Offer) -> bool:
+        is_mixed = self._here_bytes() > 0
         try:
             self._fill(offer)
-            self._check(offer)
+            self._check(offer, is_mixed=is_mixed)
         except SourceFailed as exc:
             _log.warning("%s from %s: %s", self._model.sha256, exc.address, exc.reason)
             self._suppliers.blame(offer, exc.reason, is_wrong=exc.corrupt)
             self._failures.append(exc)
+            if exc.corrupt:
+                self._corrupt.append(offer)
             return False
         return True
+
+    def _here_bytes(self) -> int:
+        return self._model.size - sum(map(len, self._landing.missing()))
 
     def _fill(self, offer: Offer) -> None:
         source, landing, size = offer.source, self._landing, self._model.size
         flow = self._flow.counting(self._count)
         if isinstance(source, Path):
             copy_file(source, size, landing, flow=flow)
-        elif offer.tier == "peer" or speaks_straight(source.request().url, os.environ):
+        elif offer.tier == "peer" or speaks_straight(_request(source).url, os.environ):
             pull(source, size, landing, flow=flow, connections=self._suppliers.connections)
         else:
-            # Its own client speaks to proxies; a signed address is a web address like any other.
-            pull_by_library(open_web(source.request().url), size, landing, flow=flow)
+            from comfyfarm.cache.transfer.library import pull_by_library
 
-    def _check(self, offer: Offer) -> None:
-        """Let nothing pass but the file's own bytes; of a damaged one only bad parts are asked for again."""
-        for is_last in (False, True):
-            found = self._landing.digest(self._flow.check)
-            if found == self._model.sha256:
-                return
-            bad = self._bad_parts()
-            self._forget(bad)
-            if is_last or not bad:
-                raise SourceFailed(offer.address, f"other bytes: their SHA-256 is {found}", corrupt=True)
+            # Its own client speaks to proxies; a signed address is a web address like any other.
+            pull_by_library(open_request(_request(source)), size, landing, flow=flow)
+
+    def _check(self, offer: Offer, *, is_mixed: bool) -> None:
+        """Let nothing pass but the file's own bytes; of a damaged one only bad parts are asked for again.
+
+        `is_mixed`: some bytes are another source's or of an earlier life, and may be those at fault.
+        """
+        found = self._landing.digest(self._flow.check)
+        if found != self._model.sha256 and (bad := self._bad_parts()):
             _log.warning("%s: %d parts came damaged, and are asked for again", self._model.sha256, len(bad))
-            self._fill(offer)
+            found = self._refill(offer, bad)
+        if found != self._model.sha256 and is_mixed:
+            _log.warning("%s: damaged, of several sources; asked for again whole", self._model.sha256)
+            found = self._refill(offer, ())
+        if found != self._model.sha256:
+            self._forget(self._bad_parts())
+            raise SourceFailed(offer.address, f"other bytes: their SHA-256 is {found}", corrupt=True)
+
+    def _refill(self, offer: Offer, bad: Iterable[int]) -> str:
+        self._forget(bad)
+        self._fill(offer)
+        return self._landing.digest(self._flow.check)
 
     def _bad_parts(self) -> tuple[int, ...]:
         """Numbers of the parts that are not what the mirror says; empty when it says nothing that helps."""
@@ -163,8 +178,9 @@ class _Bringing:
         self._count(-sum(lost) if bad else -self._counted)
 
     def _count(self, count: int) -> None:
-        self._counted += count
-        self.fetched_bytes += max(count, 0)
+        with self._counting:  # the library's threads count each for itself
+            self._counted += count
+            self.fetched_bytes += max(count, 0)
         self._flow.count(count)
 
     def _give_up(self) -> TransferError:
@@ -172,3 +188,11 @@ class _Bringing:
         kind = CorruptBytes if any(failure.corrupt for failure in self._failures) else TransferError
         what = f"no source gave {self._model.sha256} ({self._model.size} bytes):"
         return kind("\n".join([what, *(lines or ["  it has no source"])]))
+
+
+def _request(source: Addressed) -> Request:
+    try:
+        return source.request()
+    except FarmError as exc:
+        # Not the cause: it may hold the address.
+        raise SourceFailed(source.address, str(exc)) from None

@@ -4,18 +4,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
-
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.fetch import Brought, fetch
 from comfyfarm.cache.gauge import Gauge, in_thread
 from comfyfarm.cache.hash_speed import slow_hash_warning
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.keeper.verify import verify
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.places.folder import hash_file
 from comfyfarm.cache.supply import Suppliers, Supply
 from comfyfarm.cache.transfer.source import Flow
 from comfyfarm.clock import Clock, SystemClock
@@ -32,18 +31,17 @@ OnBytes = Callable[[P, int], None]
 OnFile = Callable[[P, Brought], None]
 
 
-class HydrateReport(BaseModel):
+@dataclass(frozen=True)
+class HydrateReport:
     """What hydrating did."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     fetched: tuple[str, ...]
     """SHA-256 of the files that came, in the order of the request."""
-    fetched_bytes: NonNegativeInt
+    fetched_bytes: int
     reused: tuple[str, ...]
     """SHA-256 of the files that were here."""
-    reused_bytes: NonNegativeInt
-    seconds: NonNegativeFloat
+    reused_bytes: int
+    seconds: float
 
 
 def missing(models: Iterable[P], blobs: BlobStore) -> tuple[P, ...]:
@@ -87,7 +85,7 @@ async def hydrate(
     run = _Run(supply, keeper, on_bytes=on_bytes, on_file=on_file)
     async with _held(keeper, wanted):
         if rereads:
-            await asyncio.to_thread(_quarantine_spoiled, wanted, keeper.blobs)
+            await asyncio.to_thread(_quarantine_spoiled, wanted, keeper)
         absent = missing(wanted, keeper.blobs)
         here = tuple(model for model in wanted if model not in absent)
         await run.reuse(here)
@@ -197,8 +195,12 @@ async def _held(keeper: Keeper, models: Sequence[Pinned]) -> AsyncIterator[None]
         await asyncio.to_thread(lease.__exit__, None, None, None)
 
 
-def _quarantine_spoiled(models: Iterable[Pinned], blobs: BlobStore) -> None:
+def _quarantine_spoiled(models: Iterable[Pinned], keeper: Keeper) -> None:
     """Read what is here, and take away what is not what its name says."""
-    for model in models:
-        if blobs.has(model.sha256, size=model.size) and hash_file(blobs.path(model.sha256)) != model.sha256:
-            blobs.quarantine(model.sha256, reason="its bytes are no longer those of its name")
+    try:
+        report = verify(keeper, [model.sha256 for model in models])
+    except OSError as exc:
+        raise TransferError(f"{exc.filename or keeper.blobs.root}: cannot be read: {exc.strerror}") from exc
+    for each in report.spoiled:
+        if each.quarantined is None and keeper.blobs.has(each.sha256):
+            raise TransferError(f"{keeper.blobs.path(each.sha256)}: {each.reason}")

@@ -10,8 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
-import yaml
-
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.pinned import Placed
@@ -119,6 +117,8 @@ def extra_model_paths_yaml(view: Path) -> str:
     Source: `load_extra_path_config` in ComfyUI's utils/extra_config.py.
     """
     folders = sorted(path.name for path in view.iterdir() if path.is_dir())
+    import yaml
+
     section = {"base_path": str(view), "is_default": True} | {name: name for name in folders}
     return yaml.safe_dump({"comfyfarm": section}, sort_keys=False, allow_unicode=True)
 

@@ -4,21 +4,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, SecretStr
 
 from comfyfarm.addresses import local_path
 from comfyfarm.cache.mirrors.entry import mirror_source, read_entry
-from comfyfarm.cache.mirrors.signed import SignedList
-from comfyfarm.cache.peers.identity import cache_id
-from comfyfarm.cache.peers.tier import PeerTier
 from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.objects import open_place
 from comfyfarm.cache.places.place import ObjectPlace, S3Access
 from comfyfarm.cache.places.remote import RemotePlace
-from comfyfarm.cache.transfer.request import Addressed
-from comfyfarm.errors import StoreError, UsageError
+from comfyfarm.cache.transfer.request import Addressed, Request
+from comfyfarm.errors import StoreError, TryLater, UsageError
+
+if TYPE_CHECKING:
+    from comfyfarm.cache.mirrors.signed import SignedList
+    from comfyfarm.cache.peers.tier import PeerTier
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +70,8 @@ class Suppliers:
         """
         self.connections = supply.connections
         self._supply = supply
-        self._signed = SignedList(supply.signed) if supply.signed else None
-        token = supply.peer_token.get_secret_value() if supply.peer_token else None
-        self._peers = PeerTier(supply.peers, token, _id_of(cache_root)) if supply.peers else None
+        self._signed = _signed_list(supply.signed) if supply.signed else None
+        self._peers = _peer_tier(supply, cache_root) if supply.peers else None
         self._mirror = open_place(supply.mirror, access=supply.access) if supply.mirror else None
 
     def offers(self, model: Pinned, stop: Callable[[], None]) -> Iterator[Offer]:
@@ -89,7 +89,7 @@ class Suppliers:
         if self._supply.mirror:
             address = mirror_source(self._supply.mirror, model.sha256)
             yield Offer("mirror", _source(open_place(address, access=self._supply.access), address))
-        if self._signed is not None and (signed := self._signed.addressed(model.sha256)) is not None:
+        if self._signed is not None and (signed := _listed(self._signed, model)) is not None:
             yield Offer("signed", signed)
         yield from (offer for offer in named if offer.tier == "web")
         # Last, only to be named among those that failed.
@@ -116,11 +116,45 @@ class Suppliers:
             self._peers.rest(offer.address, reason)
 
 
-def _id_of(cache_root: Path) -> str:
+# What few calls name is loaded by those that do.
+
+
+def _signed_list(place: str) -> "SignedList":
+    from comfyfarm.cache.mirrors.signed import SignedList
+
+    return SignedList(place)
+
+
+def _peer_tier(supply: Supply, cache_root: Path) -> "PeerTier":
+    from comfyfarm.cache.peers.identity import cache_id
+    from comfyfarm.cache.peers.tier import PeerTier
+
     try:
-        return cache_id(cache_root)
+        own_id = cache_id(cache_root)
     except OSError:
-        return ""  # a read-only disk: at worst it asks itself once
+        own_id = ""  # a read-only disk: at worst it asks itself once
+    token = supply.peer_token.get_secret_value() if supply.peer_token else None
+    return PeerTier(supply.peers, token, own_id)
+
+
+class _Unread(NamedTuple):
+    """A file of a signed list that cannot be read just now: one source that fails, among others."""
+
+    address: str
+    error: TryLater
+
+    def request(self) -> Request:
+        raise self.error
+
+    def renew(self) -> bool:
+        return False
+
+
+def _listed(signed: "SignedList", model: Pinned) -> Addressed | None:
+    try:
+        return signed.addressed(model.sha256)
+    except TryLater as exc:
+        return _Unread(signed.address, exc)
 
 
 def _opened(address: str) -> Source | None:

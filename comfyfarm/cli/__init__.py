@@ -29,7 +29,8 @@ _COMMANDS = {
 }
 
 _SETTLE_S = 0.1
-_READ_ONLY = frozenset({"preflight", "convert"})
+_BRISK = frozenset({"preflight", "convert", "hydrate", "prewarm"})
+"""Commands of which a second of start-up would be felt."""
 
 
 class _LazyGroup(click.Group):
@@ -43,7 +44,7 @@ class _LazyGroup(click.Group):
         """The subcommand, loaded now."""
         if cmd_name not in _COMMANDS:
             return None
-        if cmd_name in _READ_ONLY:
+        if cmd_name in _BRISK:
             # To find plugins pydantic reads what all packages say of themselves: a tenth of a preflight.
             os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         module = importlib.import_module(f"comfyfarm.cli.{cmd_name.replace('-', '_')}_command")

@@ -12,7 +12,7 @@ from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.progress import hydration_bars
 from comfyfarm.farm.supplies import keeper_from, supply_from
 from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, read_lock
-from comfyfarm.plan.order_of_use import order_models
+from comfyfarm.plan.order_of_models import order_models
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.shown import counted
 

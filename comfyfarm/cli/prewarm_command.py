@@ -28,7 +28,8 @@ from comfyfarm.errors import FarmError, TryLater
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.farm.supplies import keeper_from, supply_from
 from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, LockedModel, read_lock
-from comfyfarm.plan.order_of_use import order_models, ranks_of_files
+from comfyfarm.plan.order_of_models import order_models
+from comfyfarm.plan.order_of_use import ranks_of_files
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.schema import NodeSchema
 from comfyfarm.workflow.shown import counted

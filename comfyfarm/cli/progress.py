@@ -38,6 +38,9 @@ def hydration_bars(models: "Iterable[Placed]") -> Iterator[OnModelBytes]:
     The value moves a file on by so many bytes; back, when a source is given up.
     """
     wanted = {model.sha256: model for model in models}
+    if not sys.stderr.isatty():
+        yield lambda _model, _count: None  # nor is the library loaded that draws them
+        return
     with _progress() as progress:
         whole = progress.add_task("models", total=sum(model.size for model in wanted.values()))
         done = dict.fromkeys(wanted, 0)

@@ -21,7 +21,8 @@ from comfyfarm.lock.lockfile import LockedModel, read_lock
 from comfyfarm.lock.pins import pin
 from comfyfarm.plan.batch import plan_batch
 from comfyfarm.plan.job import JobSpec
-from comfyfarm.plan.order_of_use import Ranks, order_models, ranks_of
+from comfyfarm.plan.order_of_models import Ranks, order_models
+from comfyfarm.plan.order_of_use import ranks_of
 from comfyfarm.workflow.assets import Asset, find_assets
 from comfyfarm.workflow.findings import Severity
 from comfyfarm.workflow.overrides import read_overrides

@@ -5,51 +5,16 @@ folder, as most graphs go. Largest first among equals, since the largest takes l
 """
 
 import heapq
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
 
 from comfyfarm.ids import NodeId
-from comfyfarm.workflow.folders import modern
+from comfyfarm.plan.order_of_models import NEVER, Place, Ranks, place_of
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.reading.reader import read
 from comfyfarm.workflow.references.find import Reference, find_references
 from comfyfarm.workflow.schema import NodeSchema
 
-Place = tuple[str, str]
-"""Folder by its name of today, and path in Unicode's NFC."""
-Ranks = Mapping[Place, int]
-"""When a file is needed: the lower, the sooner."""
-
-_NEVER = 1 << 62
 _FAR = 3
-_FOLDERS: Mapping[str, int] = {
-    "vae": 0,
-    "checkpoints": 1,
-    "clip_vision": 2,
-    "text_encoders": 3,
-    "clip_gguf": 3,
-    "diffusion_models": 5,
-    "unet_gguf": 5,
-    "loras": 6,
-    "latent_upscale_models": 7,
-}
-"""Mean turns in ComfyUI's own 0.1.123 templates: a VAE comes first there, being two steps from an output."""
-_ELSEWHERE = 4
-
-
-class _Ordered(Protocol):
-    @property
-    def size(self) -> int: ...
-    @property
-    def sha256(self) -> str: ...
-    @property
-    def folder(self) -> str: ...
-    @property
-    def path(self) -> str: ...
-
-
-Model = TypeVar("Model", bound=_Ordered)
 
 
 def execution_order(graph: Workflow, is_output: Callable[[str], bool]) -> tuple[NodeId, ...]:
@@ -98,8 +63,8 @@ def ranks_of(
         begin += len(turn)
         for reference in references:
             if reference.active and reference.folder and reference.path and reference.node in turn:
-                place = _place(reference.folder, reference.path)
-                ranks[place] = min(ranks.get(place, _NEVER), turn[reference.node])
+                place = place_of(reference.folder, reference.path)
+                ranks[place] = min(ranks.get(place, NEVER), turn[reference.node])
     return ranks
 
 
@@ -112,25 +77,6 @@ def ranks_of_files(files: Mapping[str, bytes], schema: NodeSchema) -> Ranks:
     readings = [read(data, name=name, schema=schema) for name, data in files.items()]
     graphs = [(one.workflow, find_references(one.nodes, schema).references) for one in readings]
     return ranks_of(graphs, schema.is_output_node)
-
-
-def order_models(models: Iterable[Model], ranks: Ranks | None = None) -> tuple[Model, ...]:
-    """The files in the order in which they are needed: those with a rank first, the others by folder.
-
-    A rank of a folder counts for every file in it, and one of a name without extension for the file.
-    """
-    known = ranks or {}
-    return tuple(
-        sorted(
-            models,
-            key=lambda model: (
-                _rank(model, known),
-                _FOLDERS.get(modern(model.folder), _ELSEWHERE),
-                -model.size,
-                model.sha256,
-            ),
-        )
-    )
 
 
 def _reachable(graph: Workflow, outputs: Sequence[NodeId]) -> dict[NodeId, int]:
@@ -160,16 +106,3 @@ def _steps_to_output(outputs: Iterable[NodeId], waits: Mapping[NodeId, set[NodeI
         steps |= dict.fromkeys(at, step)
         at = {source for node in at for source in waits[node]}
     return steps
-
-
-def _rank(model: _Ordered, ranks: Ranks) -> int:
-    folder, path = _place(model.folder, model.path)
-    if not ranks:
-        return _NEVER
-    parents = ["/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 1)]
-    names = (path, path.rpartition(".")[0], *parents)
-    return min(ranks.get((folder, name), _NEVER) for name in names)
-
-
-def _place(folder: str, path: str) -> Place:
-    return modern(folder), unicodedata.normalize("NFC", path)

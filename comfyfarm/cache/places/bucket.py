@@ -11,8 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from obstore.store import S3Store
-
 from comfyfarm.addresses import mask
 from comfyfarm.cache.places import remote
 from comfyfarm.cache.places.addressed import PresignedObject
@@ -242,6 +240,8 @@ def _make_store(bucket: Bucket, signer: Signer, client: "ClientConfig", retry: "
         }
 
     # A provider rather than plain values: then nothing of the environment (a session token) mixes with them.
+    from obstore.store import S3Store
+
     return S3Store(
         bucket.name, config=config, client_options=client, retry_config=retry, credential_provider=credential
     )

@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from comfyfarm.addresses import is_address, mask
-from comfyfarm.cache.places.bucket import open_bucket
 from comfyfarm.cache.places.folder import FolderPlace
 from comfyfarm.cache.places.place import ObjectPlace, S3Access
 from comfyfarm.cache.places.web import open_web
@@ -33,6 +32,9 @@ def open_place(address: str, *, access: S3Access | None = None) -> ObjectPlace:
         case "file":
             return FolderPlace(Path(unquote(parts.path)))
         case "s3":
+            # Loaded late: signing and uploading take longer to load than a small file to fetch.
+            from comfyfarm.cache.places.bucket import open_bucket
+
             return open_bucket(address, access=access)
         case "http" | "https":
             return open_web(address)

@@ -8,19 +8,16 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
-
-from obstore.exceptions import BaseError
-from obstore.store import HTTPStore, S3Store
+from typing import TYPE_CHECKING, TypeAlias
 
 from comfyfarm.addresses import mask
-from comfyfarm.cache.places.faults import describe
+from comfyfarm.cache.places.faults import describe, library_errors
 from comfyfarm.cache.places.place import Listed, ObjectPlace
 from comfyfarm.cache.places.request import Addressed
 from comfyfarm.errors import StoreError
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ClientConfig, HTTPStore, RetryConfig, S3Store
 
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 15
@@ -31,8 +28,8 @@ WHOLE_TIMEOUT_S = 24 * 3600
 MAX_RETRIES = 8
 RETRY_WITHIN_S = 120
 
-Store = S3Store | HTTPStore
-MakeStore = Callable[["ClientConfig", "RetryConfig"], Store]
+Store: TypeAlias = "S3Store | HTTPStore"
+MakeStore = Callable[["ClientConfig", "RetryConfig"], "Store"]
 
 
 class RemotePlace(ObjectPlace):
@@ -91,7 +88,7 @@ class RemotePlace(ObjectPlace):
         """Turn the library's errors into `StoreError`, without addresses or signatures."""
         try:
             yield
-        except (BaseError, OSError, ValueError) as exc:
+        except library_errors() as exc:
             # `from None`: the library's text holds signed addresses, and a traceback would print it.
             raise StoreError(f"{self.shown(name)}: {describe(exc)}") from None
 

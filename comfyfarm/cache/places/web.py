@@ -1,16 +1,14 @@
 """A plain web server as a place: it is only read."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit, urlunsplit
-
-from obstore.store import HTTPStore
 
 from comfyfarm.cache.places.addressed import WebFile, below
 from comfyfarm.cache.places.place import Guard, Listed, Mode, PutFile
 from comfyfarm.cache.places.remote import RemotePlace, Store
-from comfyfarm.cache.places.request import Addressed
+from comfyfarm.cache.places.request import Addressed, Request
 from comfyfarm.cache.places.web_auth import auth_headers
 from comfyfarm.errors import StoreError
 
@@ -21,12 +19,15 @@ if TYPE_CHECKING:
 class WebPlace(RemotePlace):
     """A folder of a web server, or one file of it, with its query (a presigned address)."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, headers: Mapping[str, str] | None = None) -> None:
+        """`headers`: by default those that the environment knows for this address."""
         parts = urlsplit(address)
         self._url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment=""))
-        self._headers = dict(auth_headers(address, os.environ))
+        self._headers = dict(auth_headers(address, os.environ) if headers is None else headers)
 
         def make(client: "ClientConfig", retry: "RetryConfig") -> Store:
+            from obstore.store import HTTPStore
+
             if self._headers:
                 client["default_headers"] = self._headers
             return HTTPStore(self._url, client_options=client, retry_config=retry)
@@ -85,3 +86,8 @@ def open_web(address: str) -> WebPlace:
         UsageError: a token of the environment that no header can hold.
     """
     return WebPlace(address)
+
+
+def open_request(request: Request) -> WebPlace:
+    """One file, asked for as this request says: with its headers, and no others."""
+    return WebPlace(request.url, request.headers)

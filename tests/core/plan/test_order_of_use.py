@@ -8,7 +8,8 @@ import pytest
 
 from comfyfarm.errors import InputError
 from comfyfarm.lock.lockfile import LockedModel
-from comfyfarm.plan.order_of_use import execution_order, order_models, ranks_of, ranks_of_files
+from comfyfarm.plan.order_of_models import order_models
+from comfyfarm.plan.order_of_use import execution_order, ranks_of, ranks_of_files
 from comfyfarm.workflow.graph import Workflow
 from comfyfarm.workflow.references.find import find_references
 from comfyfarm.workflow.schema import NodeSchema
