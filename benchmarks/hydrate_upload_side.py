@@ -18,7 +18,7 @@ async def main(given: dict[str, Any]) -> None:
     from comfyfarm.cache.places.objects import open_place
 
     place = open_place(given["address"])
-    files = [PutFile.model_validate(file) for file in given["files"]]
+    files = [PutFile(**{**file, "file": Path(file["file"])}) for file in given["files"]]
     if given["many"]:
         await place.put_all(files, ("provenance.json", b"{}"), guard=lambda: None)
         return

@@ -3,10 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, SecretStr
+from pydantic import SecretStr
 
 from comfyfarm.addresses import local_path
 from comfyfarm.cache.mirrors.entry import mirror_source, read_entry
@@ -41,10 +42,9 @@ class Offer(NamedTuple):
         return str(self.source) if isinstance(self.source, Path) else self.source.address
 
 
-class Supply(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Supply:
     """What the user named. The order of the tiers is not theirs to choose: the cheapest comes first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     mirror: str | None = None
     """A folder, `s3://…` or `https://…`."""
@@ -55,7 +55,7 @@ class Supply(BaseModel):
     peers: tuple[str, ...] = ()
     """Addresses of other hosts' caches."""
     peer_token: SecretStr | None = None
-    connections: PositiveInt | None = None
+    connections: int | None = None
     """To one source of a file; None adapts to the link."""
 
 

@@ -3,11 +3,12 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import SecretStr
 
 Guard = Callable[[], None]
 """Called before each step, from any thread; what it raises ends the whole."""
@@ -17,10 +18,9 @@ PART_BYTES = 16 << 20
 """Of the parts whose SHA-256 may be handed in with a file, and that an upload of a large one is made of."""
 
 
-class S3Access(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class S3Access:
     """Where and as whom to speak S3. Never printed: the secrets are masked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     endpoint: str | None = None
     """Such as `http://127.0.0.1:8333` or `https://<account>.r2.cloudflarestorage.com`; None is AWS itself."""
@@ -56,10 +56,9 @@ def s3_region(env: Mapping[str, str]) -> str:
     return env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
 
 
-class PutFile(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class PutFile:
     """A file on its way to a place."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     """Under which it is to lie there."""

@@ -1,6 +1,7 @@
 """Files of every remote place as addresses that any HTTP engine can ask for."""
 
 import base64
+import dataclasses
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -63,7 +64,7 @@ async def test_an_object_is_read_by_its_signed_address(
 async def test_a_wrong_secret_signs_what_is_refused(s3: S3Server, access: S3Access) -> None:
     from pydantic import SecretStr
 
-    wrong = access.model_copy(update={"secret": SecretStr("wr0ng")})
+    wrong = dataclasses.replace(access, secret=SecretStr("wr0ng"))
 
     with pytest.raises(urllib.error.HTTPError, match="403") as caught:
         _get(_remote(f"s3://{s3.bucket}", wrong).addressed("k"))

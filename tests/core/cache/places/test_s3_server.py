@@ -1,5 +1,6 @@
 """The S3 server that tests and the demo use: several at once, none left behind."""
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ with s3_server(Path(sys.argv[1])) as server:
 
 async def test_a_second_server_runs_beside_the_first(s3: S3Server, access: S3Access, tmp_path: Path) -> None:
     with s3_server(tmp_path / "second", bucket="other") as second:
-        theirs = access.model_copy(update={"endpoint": second.endpoint, "access_key": second.access_key})
+        theirs = dataclasses.replace(access, endpoint=second.endpoint, access_key=second.access_key)
         place = open_place(f"s3://{s3.bucket}/beside", access=access)
         await place.put_bytes("k", b"first")
 
