@@ -340,7 +340,7 @@ async def test_a_proxy_of_the_environment_carries_an_upload(
     odd: "OddStore", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", odd.address)
-    access = odd.dataclasses.replace(access, endpoint="http://store.invalid")
+    access = dataclasses.replace(odd.access, endpoint="http://store.invalid")
 
     await open_place("s3://b/x", access=access).put_file(_put(tmp_path, b"small"), mode="create")
 
@@ -348,7 +348,7 @@ async def test_a_proxy_of_the_environment_carries_an_upload(
 
 
 async def test_a_host_that_is_not_there_is_named(odd: "OddStore", tmp_path: Path) -> None:
-    access = odd.dataclasses.replace(access, endpoint="http://127.0.0.1:9")
+    access = dataclasses.replace(odd.access, endpoint="http://127.0.0.1:9")
 
     with pytest.raises(StoreError, match="s3://b/x/k: cannot be reached"):
         await open_place("s3://b/x", access=access).put_file(_put(tmp_path, b"small"), mode="create")
