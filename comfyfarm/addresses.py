@@ -109,11 +109,11 @@ def told_errors(address: str, verb: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, PermissionError) as exc:
-        raise _absent(address, exc) from exc
+        raise _absent(address, exc) from None  # its text may hold the address, with a signature
     except _failures() as exc:
         if getattr(exc, "status", None):  # an answer, if not the one that was hoped for
-            raise _absent(address, exc) from exc
-        raise _failed(address, verb, exc) from exc
+            raise _absent(address, exc) from None
+        raise _failed(address, verb, exc) from None
 
 
 def _check_scheme(address: str) -> None:
@@ -124,7 +124,7 @@ def _check_scheme(address: str) -> None:
         fsspec.get_filesystem_class(scheme)
     except (ValueError, ImportError) as exc:
         why = "is not known" if isinstance(exc, ValueError) else "needs a library that is not installed"
-        raise UsageError(f"{mask(address)}: {scheme}:// {why}; use a path, https:// or s3://") from exc
+        raise UsageError(f"{mask(address)}: {scheme}:// {why}; use a path, https:// or s3://") from None
 
 
 _LIBRARIES = (

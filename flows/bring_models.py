@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.byte_progress import ByteProgress
 from comfyfarm.cache.hydrate import missing
+from comfyfarm.cache.keeper.holding import held
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.supply import Suppliers
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import CorruptBytes, FarmError, TransferError
 from comfyfarm.farm.hydration import Destination, ModelRow
@@ -32,7 +33,8 @@ from flows.show_hydration import (
 
 logger = logging.getLogger("comfyfarm.flows.bring_models")
 
-OnBytes = Callable[[LockedModel, int], None]
+OnBytes = Callable[[int], None]
+_T = TypeVar("_T")
 
 
 async def bring_models(models: Sequence[LockedModel], goal: Destination) -> tuple[ModelRow, ...]:
@@ -46,21 +48,23 @@ async def bring_models(models: Sequence[LockedModel], goal: Destination) -> tupl
         ForeignFile: files that are not ours lie where links should go.
         TransferError: some did not come, all of them named.
         CorruptBytes: likewise, and a source gave wrong bytes.
+        UsageError: the mirror's address is of a kind that is not known.
     """
     keeper = keeper_from(read_settings(), goal.cache_dir)
     await asyncio.to_thread(refuse_what_cannot_fit, models, keeper, goal.models_dir)
+    supply = supply_from(read_settings(), mirror=goal.mirror, access=goal.access)
+    # One for all files: a peer that gave wrong bytes once is not asked for the next one.
+    suppliers = await asyncio.to_thread(Suppliers, supply, cache_root=keeper.blobs.root)
     await set_hydration_limits(goal.host, goal.mirror)
-    with ExitStack() as stack:
-        # What is evicted to make room, and what other processes have promised to others, may take its time.
-        await asyncio.to_thread(stack.enter_context, keeper.hold(models, who=f"hydration of {goal.host}"))
-        rows, faults = await _bring(models, goal, keeper)
+    async with held(keeper, models, who=f"hydration of {goal.host}"):
+        rows, faults = await _bring(models, goal, keeper, suppliers)
     await show_hydration(goal.host, rows)
     _raise_failed(goal.host, rows, faults)
     return rows
 
 
 async def _bring(
-    models: Sequence[LockedModel], goal: Destination, keeper: Keeper
+    models: Sequence[LockedModel], goal: Destination, keeper: Keeper, suppliers: Suppliers
 ) -> tuple[tuple[ModelRow, ...], list[FarmError]]:
     blobs = keeper.blobs
     absent = {model.sha256 for model in missing(models, blobs)}
@@ -77,21 +81,39 @@ async def _bring(
 
         async def one(same: Sequence[LockedModel]) -> tuple[ModelRow, FarmError | None]:
             async with slots:
-                return await _one(same, goal, keeper, is_absent=same[0].sha256 in absent, on_bytes=on_bytes)
+                is_absent, told = same[0].sha256 in absent, partial(on_bytes, same[0])
+                return await _one(same, goal, keeper, suppliers, is_absent=is_absent, on_bytes=told)
 
-        ended = await asyncio.gather(*(one(same) for same in by_content.values()))
+        ended = await _all_ended(one(same) for same in by_content.values())
     return tuple(row for row, _ in ended), [fault for _, fault in ended if fault is not None]
 
 
+async def _all_ended(works: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """What came of each. One that breaks leaves none of the others behind: all end before it is raised."""
+    ended = await asyncio.gather(*works, return_exceptions=True)
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
+    return [one for one in ended if not isinstance(one, BaseException)]
+
+
 async def _one(
-    same: Sequence[LockedModel], goal: Destination, keeper: Keeper, *, is_absent: bool, on_bytes: OnBytes
+    same: Sequence[LockedModel],
+    goal: Destination,
+    keeper: Keeper,
+    suppliers: Suppliers,
+    *,
+    is_absent: bool,
+    on_bytes: OnBytes,
 ) -> tuple[ModelRow, FarmError | None]:
     """One content, under all of its names."""
     model, blobs = same[0], keeper.blobs
     row = ModelRow(title=model.title, sha256=model.sha256, size=model.size)
     before = _quarantined(blobs, model.sha256)
     try:
-        told = await _hydrate_once_there_is_a_slot(model, goal, is_absent=is_absent, on_bytes=on_bytes)
+        told = await _hydrate_once_there_is_a_slot(
+            model, goal, suppliers, is_absent=is_absent, on_bytes=on_bytes
+        )
         if goal.models_dir is not None:
             await asyncio.to_thread(keeper.link, same, goal.models_dir)
     except FarmError as exc:
@@ -107,11 +129,10 @@ async def _one(
 
 
 async def _hydrate_once_there_is_a_slot(
-    model: LockedModel, goal: Destination, *, is_absent: bool, on_bytes: OnBytes
+    model: LockedModel, goal: Destination, suppliers: Suppliers, *, is_absent: bool, on_bytes: OnBytes
 ) -> Mapping[str, Any]:
-    tag, count = mirror_tag(goal.mirror), partial(on_bytes, model)
-    supply = supply_from(read_settings(), mirror=goal.mirror, access=goal.access)
-    held = hydrate.with_options(
+    tag = mirror_tag(goal.mirror)
+    limited = hydrate.with_options(
         task_run_name=f"hydrate-{model.path}",
         tags={f"hydrate:{goal.host}"} | ({tag} if tag and is_absent else set()),
         # A cached result says that the file was here once: it may have been evicted.
@@ -119,7 +140,7 @@ async def _hydrate_once_there_is_a_slot(
     )
     while True:
         try:
-            return await held(model, goal.host, goal.cache_dir, supply, count)
+            return await limited(model, goal.host, goal.cache_dir, suppliers, on_bytes)
         except Exception as exc:
             # Its module is private to Prefect, hence by name; task retries do not cover it.
             if type(exc).__name__ != "ConcurrencySlotAcquisitionError":

@@ -31,7 +31,7 @@ from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.results import ResultRow, rows_of
 from comfyfarm.farm.servers import Server, eligible, examine_all, refuse_passwords, suited
 from comfyfarm.farm.sources import read_sources
-from comfyfarm.farm.stage import models_held, record_batch
+from comfyfarm.farm.stage import models_held, record_batch, with_what_waits
 from comfyfarm.farm.stopping import Listen, Stop, run_until_stopped
 from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.lock.project_file import project_of
@@ -146,6 +146,7 @@ async def render_batch(
         # The host's own servers are all of it; others are of the host that their address names.
         belongs_to = host or (None if servers else request.host)
         prepared, able = await _preflight(request, belongs_to)
+        prepared = await with_what_waits(opened, prepared)
         async with models_held(request, prepared, keeper_from(read_settings(), request.cache_dir)):
             if request.models_dir is not None:
                 await set_gpu_limits(opened, request.host)  # a tag without a limit would be unlimited

@@ -16,9 +16,9 @@ from prefect.tasks import Task
 
 from comfyfarm.cache.byte_progress import FileMeter
 from comfyfarm.cache.hydrate import hydrate_one
-from comfyfarm.cache.supply import Supply
+from comfyfarm.cache.supply import Suppliers
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import AttemptFailed, StoreError
+from comfyfarm.errors import AttemptFailed, CorruptBytes, StoreError, TryLater
 from comfyfarm.farm.prepare import Prepared
 from comfyfarm.farm.request import RenderRequest
 from comfyfarm.farm.servers import Server
@@ -64,6 +64,11 @@ async def may_succeed_later(_task: Task[..., Any], _run: TaskRun, state: State[A
     return True
 
 
+async def may_come_later(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Retry a file that may come by itself: wrong bytes were asked for anew already, and come again."""
+    return isinstance(state.data, TryLater) and not isinstance(state.data, CorruptBytes)
+
+
 def full_jitter(policy: RetryPolicy) -> list[float]:
     """Delays before each retry, in seconds. Prefect's own jitter is not uniform."""
     caps = [delay_cap_s(retry, policy) for retry in range(policy.attempts - 1)]
@@ -88,12 +93,13 @@ async def preflight(request: RenderRequest, sources: Sources, servers: Sequence[
     result_serializer="json",
     retries=2,
     retry_delay_seconds=[1, 5],
+    retry_condition_fn=may_come_later,
 )
 async def hydrate(
     model: LockedModel,
     host: str,
     cache_dir: Path,
-    supply: Supply,
+    suppliers: Suppliers,
     on_bytes: Callable[[int], None],
 ) -> dict[str, Any]:
     """Have one model file in the host's cache, verified; how long its bytes took, and whether any came."""
@@ -108,7 +114,7 @@ async def hydrate(
         on_bytes(count)
 
     keeper = keeper_from(read_settings(), cache_dir)
-    brought = await hydrate_one(model, supply=supply, keeper=keeper, on_bytes=count_bytes)
+    brought = await hydrate_one(model, supply=suppliers, keeper=keeper, on_bytes=count_bytes)
     meter.end()
     source = brought.offer.address if brought.offer is not None else ""
     return {"fetched": came_bytes > 0, "seconds": clock.monotonic() - began_at, "source": source}

@@ -6,16 +6,13 @@ for what turned out to be wrong, `views/<lock digest>/` for ComfyUI.
 
 import contextlib
 import logging
-import re
 import shutil
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from comfyfarm.cache.disk import SYSTEM_DISK, Disk
-from comfyfarm.cache.held_folder import is_held
-from comfyfarm.cache.partial import last_use_s, remove_partial
+from comfyfarm.cache.partial import remove_partial
 from comfyfarm.cache.quarantine import quarantine_file
-from comfyfarm.cache.temporary import TemporaryFile, open_temporary, sweep
 from comfyfarm.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
@@ -23,24 +20,11 @@ _log = logging.getLogger(__name__)
 READ_ONLY = 0o444
 PARTIAL_KEPT_S = 7 * 86400
 """A transfer that nobody went on with for so long is given up."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def blob_key(sha256: str) -> str:
     """Where a blob lies, in cache and mirror alike, relative to the root."""
     return f"sha256/{sha256[:2]}/{sha256}"
-
-
-class Partial(NamedTuple):
-    """A transfer that is under way, or was broken off and can be resumed."""
-
-    sha256: str
-    bytes: int
-    """What it takes of the disk."""
-    age_s: float
-    """Since it was last written."""
-    is_held: bool
-    """Somebody works on it now."""
 
 
 class Landed(Protocol):
@@ -84,29 +68,6 @@ class BlobStore:
         found = self.size(sha256)
         return found is not None and (size is None or found == size)
 
-    def temporary(self, sha256: str) -> TemporaryFile:
-        """A file to write the blob into, invisible until adopted. Dead processes' ones are removed.
-
-        Raises:
-            OSError: the cache cannot be written.
-        """
-        return open_temporary(self._partial / sha256, disk=self.disk)
-
-    def adopt(self, temporary: TemporaryFile, sha256: str) -> Path:
-        """Make a verified temporary visible as the blob, read-only and durable.
-
-        When another process was first, its file stays and ours goes.
-
-        Raises:
-            OSError: the cache cannot be written.
-        """
-        final = self.path(sha256)
-        if self.has(sha256, size=temporary.path.stat().st_size):
-            temporary.discard()
-        else:
-            temporary.publish(final, mode=READ_ONLY)
-        return final
-
     def adopt_landing(self, landing: Landed, sha256: str) -> Path:
         """Make a verified landing visible as the blob, read-only and durable; it is closed then.
 
@@ -140,18 +101,8 @@ class BlobStore:
         there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
         return shutil.disk_usage(there).free
 
-    def partials(self, *, clock: Clock | None = None) -> tuple[Partial, ...]:
-        """The transfers that are under way or can be resumed, sorted by SHA-256."""
-        now = (clock or SystemClock()).now()
-        found = []
-        for folder in sorted(self._partial_folders()):
-            if _SHA256.fullmatch(folder.name):
-                taken = _taken_bytes(folder / "data")
-                found.append(Partial(folder.name, taken, now - last_use_s(folder), is_held(folder)))
-        return tuple(found)
-
     def sweep(self, *, clock: Clock | None = None) -> int:
-        """Remove temporaries of dead processes, and transfers that nobody went on with for 7 days.
+        """Remove transfers that nobody went on with for 7 days.
 
         Returns:
             How many. A transfer that is younger stays, to be resumed.
@@ -159,7 +110,6 @@ class BlobStore:
         oldest = (clock or SystemClock()).now() - PARTIAL_KEPT_S
         removed = 0
         for folder in self._partial_folders():
-            removed += sweep(folder, disk=self.disk)
             with contextlib.suppress(OSError):
                 removed += remove_partial(folder, before_s=oldest, disk=self.disk)
         return removed
@@ -173,10 +123,3 @@ class BlobStore:
             return [path for path in self._partial.iterdir() if path.is_dir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
-
-
-def _taken_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_blocks * 512
-    except FileNotFoundError:
-        return 0

@@ -4,6 +4,7 @@ Decides what becomes of each source's failure. How bytes are read is the engine'
 which nobody else knows. Nothing is visible before its SHA-256 is right.
 """
 
+import contextlib
 import logging
 import os
 import threading
@@ -12,10 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.pinned import Pinned
+from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.mirrors.hashes import bad_parts
+from comfyfarm.cache.pinned import PART_BYTES, Pinned
 from comfyfarm.cache.places.request import Addressed, Request
 from comfyfarm.cache.places.web import open_request
+from comfyfarm.cache.places.web_auth import auth_hint
 from comfyfarm.cache.supply import Offer, Suppliers
 from comfyfarm.cache.transfer.landing import Landing, open_landing
 from comfyfarm.cache.transfer.local_copy import copy_file
@@ -23,11 +26,11 @@ from comfyfarm.cache.transfer.proxies import speaks_straight
 from comfyfarm.cache.transfer.pull import pull
 from comfyfarm.cache.transfer.source import Flow, SourceFailed
 from comfyfarm.errors import CorruptBytes, FarmError, TransferError
+from comfyfarm.workflow.shown import counted
 
 _log = logging.getLogger(__name__)
 
-PART_BYTES = 16 << 20
-"""Of which a mirror keeps hashes."""
+_DENIED = "access denied"
 
 
 class Brought(NamedTuple):
@@ -40,7 +43,7 @@ class Brought(NamedTuple):
     """Over all sources, those that were thrown away included."""
 
 
-def fetch(model: Pinned, suppliers: Suppliers, blobs: BlobStore, *, flow: Flow) -> Brought:
+def fetch(model: Pinned, suppliers: Suppliers, keeper: Keeper, *, flow: Flow) -> Brought:
     """Bring a file into the cache. Blocks; for a thread of its own.
 
     Another process that brings the same file is waited for; what an earlier life left is not asked for again.
@@ -48,7 +51,7 @@ def fetch(model: Pinned, suppliers: Suppliers, blobs: BlobStore, *, flow: Flow) 
     Args:
         model: what must arrive.
         suppliers: where to look.
-        blobs: the cache.
+        keeper: of the cache.
         flow: counts the bytes (negative ones when they turned out to be worthless), and stops the transfer.
 
     Raises:
@@ -56,9 +59,9 @@ def fetch(model: Pinned, suppliers: Suppliers, blobs: BlobStore, *, flow: Flow) 
         CorruptBytes: likewise, and a source gave bytes of the right length that are not the file's.
         Stopped: the transfer was cancelled. What came is kept for the next call.
     """
-    offers = suppliers.offers(model, flow.check)
+    offers, blobs = suppliers.offers(model, flow.check), keeper.blobs
     try:
-        _drop_wrong_size(model, blobs)
+        _drop_wrong_size(model, keeper)
         # Peers are waited for before the file's lock is taken: a host that has it seems to be fetching.
         first = next(offers, None)
         landing = open_landing(blobs.partial(model.sha256), model.size, disk=blobs.disk, stop=flow.check)
@@ -76,10 +79,10 @@ def fetch(model: Pinned, suppliers: Suppliers, blobs: BlobStore, *, flow: Flow) 
         raise TransferError(f"{blobs.root}: the cache cannot be written: {exc.strerror or exc}") from exc
 
 
-def _drop_wrong_size(model: Pinned, blobs: BlobStore) -> None:
-    found = blobs.size(model.sha256)
+def _drop_wrong_size(model: Pinned, keeper: Keeper) -> None:
+    found = keeper.blobs.size(model.sha256)
     if found is not None and found != model.size:
-        blobs.quarantine(model.sha256, reason=f"{found} bytes instead of {model.size}")
+        keeper.quarantine(model.sha256, reason=f"{found} bytes instead of {model.size}")
 
 
 class _Bringing:
@@ -88,6 +91,8 @@ class _Bringing:
     def __init__(self, model: Pinned, suppliers: Suppliers, landing: Landing, *, flow: Flow) -> None:
         self.fetched_bytes = 0
         self._model, self._suppliers, self._landing, self._flow = model, suppliers, landing, flow
+        title = getattr(model, "title", "")
+        self._name = f"{title} ({model.sha256})" if title else model.sha256
         self._failures: list[SourceFailed] = []
         self._corrupt: list[Offer] = []
         self._counting = threading.Lock()
@@ -113,7 +118,8 @@ class _Bringing:
             self._fill(offer)
             self._check(offer, is_mixed=is_mixed)
         except SourceFailed as exc:
-            _log.warning("%s from %s: %s", self._model.sha256, exc.address, exc.reason)
+            exc = _with_hint(exc, offer)
+            _log.warning("%s from %s: %s", self._name, exc.address, exc.reason)
             self._suppliers.blame(offer, exc.reason, is_wrong=exc.corrupt)
             self._failures.append(exc)
             if exc.corrupt:
@@ -134,8 +140,12 @@ class _Bringing:
         else:
             from comfyfarm.cache.transfer.library import pull_by_library
 
-            # Its own client speaks to proxies; a signed address is a web address like any other.
-            pull_by_library(open_request(_request(source)), size, landing, flow=flow)
+            try:
+                pull_by_library(open_request(_request(source)), size, landing, flow=flow)
+            except SourceFailed as exc:
+                if not exc.reason.startswith(_DENIED) or not source.renew():
+                    raise
+                pull_by_library(open_request(_request(source)), size, landing, flow=flow)
 
     def _check(self, offer: Offer, *, is_mixed: bool) -> None:
         """Let nothing pass but the file's own bytes; of a damaged one only bad parts are asked for again.
@@ -144,10 +154,12 @@ class _Bringing:
         """
         found = self._landing.digest(self._flow.check)
         if found != self._model.sha256 and (bad := self._bad_parts()):
-            _log.warning("%s: %d parts came damaged, and are asked for again", self._model.sha256, len(bad))
+            _log.warning(
+                "%s: %s of 16 MiB came damaged, asked for again", self._name, counted(len(bad), "part")
+            )
             found = self._refill(offer, bad)
         if found != self._model.sha256 and is_mixed:
-            _log.warning("%s: damaged, of several sources; asked for again whole", self._model.sha256)
+            _log.warning("%s: damaged, of several sources; asked for again whole", self._name)
             found = self._refill(offer, ())
         if found != self._model.sha256:
             self._forget(self._bad_parts())
@@ -161,12 +173,7 @@ class _Bringing:
     def _bad_parts(self) -> tuple[int, ...]:
         """Numbers of the parts that are not what the mirror says; empty when it says nothing that helps."""
         known = self._suppliers.part_digests(self._model)
-        found = self._landing.part_digests() if known else ()
-        if len(known) != len(found):
-            return ()
-        return tuple(
-            number for number, pair in enumerate(zip(known, found, strict=True)) if pair[0] != pair[1]
-        )
+        return bad_parts(known, self._landing.part_digests()) if known else ()
 
     def _forget(self, parts: Iterable[int]) -> None:
         bad = tuple(parts)
@@ -185,9 +192,21 @@ class _Bringing:
 
     def _give_up(self) -> TransferError:
         lines = [f"  {failure.address}: {failure.reason}" for failure in self._failures]
+        lines += [f"  {peer}: {reason}" for peer, reason in self._suppliers.troubles().items()]
         kind = CorruptBytes if any(failure.corrupt for failure in self._failures) else TransferError
-        what = f"no source gave {self._model.sha256} ({self._model.size} bytes):"
+        what = f"no source gave {self._name} ({self._model.size} bytes):"
         return kind("\n".join([what, *(lines or ["  it has no source"])]))
+
+
+def _with_hint(failure: SourceFailed, offer: Offer) -> SourceFailed:
+    """What the user can do about a refusal, where the host is known to want a token."""
+    status = 401 if failure.reason.startswith(_DENIED) else 404 if failure.reason == "not there" else 0
+    if offer.tier != "web" or isinstance(offer.source, Path) or not status:
+        return failure
+    with contextlib.suppress(FarmError):
+        if hint := auth_hint(offer.source.request().url, status, os.environ):
+            return SourceFailed(failure.address, f"{failure.reason}; {hint}", corrupt=failure.corrupt)
+    return failure
 
 
 def _request(source: Addressed) -> Request:

@@ -45,7 +45,7 @@ def remove_partial(folder: Path, *, before_s: float, disk: Disk) -> bool:
     """
     if not (folder / LOCK_NAME).exists() and not (folder / DATA_NAME).exists():
         with contextlib.suppress(OSError):
-            # One in which a temporary is being written is not empty.
+            # One that somebody begins to work in just now is not empty.
             disk.remove_folder(folder)
         return False
     if not _is_given_up(folder, before_s):

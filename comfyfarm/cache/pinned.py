@@ -2,6 +2,9 @@
 
 from typing import Protocol
 
+PART_BYTES = 16 << 20
+"""Of the parts whose SHA-256 a mirror keeps, and in which a damaged file is mended and a large one sent."""
+
 
 class Pinned(Protocol):
     """One model file, known by its content."""

@@ -2,21 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import SecretStr
 
-from comfyfarm.addresses import local_path
+from comfyfarm.addresses import local_path, mask
 from comfyfarm.cache.mirrors.entry import mirror_source, read_entry
 from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.objects import open_place
 from comfyfarm.cache.places.place import ObjectPlace, S3Access
 from comfyfarm.cache.places.remote import RemotePlace
-from comfyfarm.cache.transfer.request import Addressed, Request
-from comfyfarm.errors import StoreError, TryLater, UsageError
+from comfyfarm.cache.places.request import Addressed, Request
+from comfyfarm.errors import FarmError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from comfyfarm.cache.mirrors.signed import SignedList
@@ -82,8 +82,8 @@ class Suppliers:
             stop: called while peers are waited for; raises when the transfer is to end.
         """
         named = [Offer(_tier(each), each) for each in map(_opened, dict.fromkeys(model.sources)) if each]
-        local = [offer for offer in named if isinstance(offer.source, Path)]
-        yield from (offer for offer in local if Path(offer.address).exists())
+        local = [offer for offer in named if offer.tier == "disk"]
+        yield from (offer for offer in local if _is_there(offer))
         if self._peers is not None:
             yield from (Offer("peer", each) for each in self._peers.sources(model, stop))
         if self._supply.mirror:
@@ -93,7 +93,7 @@ class Suppliers:
             yield Offer("signed", signed)
         yield from (offer for offer in named if offer.tier == "web")
         # Last, only to be named among those that failed.
-        yield from (offer for offer in local if not Path(offer.address).exists())
+        yield from (offer for offer in local if not _is_there(offer))
 
     def part_digests(self, model: Pinned) -> tuple[str, ...]:
         """SHA-256 of each 16 MiB as the mirror knows them; empty when it knows none. Blocks."""
@@ -105,6 +105,10 @@ class Suppliers:
             _log.warning("%s: its parts are not known: %s", model.sha256, exc)
             return ()
         return entry.parts if entry is not None and entry.size == model.size else ()
+
+    def troubles(self) -> Mapping[str, str]:
+        """Peers that are not asked at the moment, and why."""
+        return self._peers.troubles() if self._peers is not None else {}
 
     def blame(self, offer: Offer, reason: str, *, is_wrong: bool) -> None:
         """It did not give the file, or gave wrong bytes: a peer is left alone for a while, or for good."""
@@ -141,7 +145,7 @@ class _Unread(NamedTuple):
     """A file of a signed list that cannot be read just now: one source that fails, among others."""
 
     address: str
-    error: TryLater
+    error: FarmError
 
     def request(self) -> Request:
         raise self.error
@@ -153,16 +157,24 @@ class _Unread(NamedTuple):
 def _listed(signed: "SignedList", model: Pinned) -> Addressed | None:
     try:
         return signed.addressed(model.sha256)
-    except TryLater as exc:
+    except FarmError as exc:
         return _Unread(signed.address, exc)
+
+
+def _is_there(offer: Offer) -> bool:
+    try:
+        return isinstance(offer.source, Path) and offer.source.exists()
+    except OSError:
+        return False  # not for us to look at
 
 
 def _opened(address: str) -> Source | None:
     # The given credentials are for the mirror alone; a lock's own sources are the environment's affair.
     try:
         return _source(open_place(address), address)
-    except UsageError as exc:
-        _log.warning("source left out: %s", exc)
+    except (UsageError, ValueError) as exc:
+        what = exc if isinstance(exc, UsageError) else f"{mask(address)}: is no address"
+        _log.warning("source left out: %s", what)
         return None
 
 

@@ -34,14 +34,12 @@ class TemporaryFile:
         self._levels = levels
         self._is_published = False
 
-    def publish(self, final: Path, *, mode: int | None = None) -> None:
+    def publish(self, final: Path) -> None:
         """Make the bytes durable, then visible under `final`, replacing what is there.
 
         Raises:
             OSError: the disk is full, read-only, or broken.
         """
-        if mode is not None:
-            self._disk.set_mode(self.fd, mode, self.path)
         self._disk.sync(self.fd, self.path)
         is_beside = final.parent == self.path.parent
         if not is_beside:
@@ -127,11 +125,6 @@ def sweep(folder: Path, *, prefix: str = "", disk: Disk = SYSTEM_DISK) -> int:
     if removed:
         _log.info("removed %d temporary files of dead processes in %s", removed, folder)
     return removed
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` durable."""
-    SYSTEM_DISK.sync_folder(folder)
 
 
 def _files(folder: Path, prefix: str) -> list[Path]:

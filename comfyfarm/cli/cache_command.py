@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from comfyfarm.addresses import mask, read_bytes
-from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.admission import Cause, Stay
 from comfyfarm.cache.keeper.entries import find_shas, list_entries
-from comfyfarm.cache.keeper.keeper import Bounds, Keeper
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.errors import UsageError
+from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.plan.host_plan import bytes_text
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.shown import counted
@@ -144,10 +145,11 @@ def evict(
         here = [entry.sha256 for entry in entries if entry.size is not None]
         kept = keeper.evict(here if is_all else find_shas(files, entries, may_come=True))
     if as_json:
-        click.echo(json.dumps(kept._asdict(), ensure_ascii=False))
+        told = {**kept._asdict(), "stayed": {sha: str(stay) for sha, stay in kept.stayed.items()}}
+        click.echo(json.dumps(told, ensure_ascii=False))
     names = {entry.sha256: entry.names[0] if entry.names else entry.sha256[:12] for entry in entries}
-    for sha, why in kept.stayed.items():
-        say(f"{names.get(sha, sha[:12])} stays: {why}")
+    for sha, stay in kept.stayed.items():
+        say(f"{names.get(sha, sha[:12])} stays: {stay}")
     if not as_json:
         click.echo(f"{counted(len(kept.evicted), 'file')} evicted, {bytes_text(kept.freed_bytes)} freed")
     sys.exit(0 if is_all else _exit_code(kept.stayed))
@@ -206,14 +208,11 @@ def stats(cache: Path | None, *, as_prometheus: bool, as_json: bool) -> None:
 
 
 def _keeper(cache: Path | None) -> Keeper:
-    settings = read_settings()
-    bounds = Bounds(settings.cache_quota_bytes, settings.cache_free_bytes)
-    return Keeper(BlobStore((cache or settings.cache_dir).absolute()), bounds)
+    return keeper_from(read_settings(), cache)
 
 
 def _read_lock(lock: str) -> tuple[str, dict[str, str]]:
-    from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
-    from comfyfarm.lock.lockfile import read_lock
+    from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, read_lock
 
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
     return f"lock {read.digest}", {model.sha256: model.title for model in read.models}
@@ -230,7 +229,7 @@ def _by(who: str) -> str:
     return f"by {who[:17]}"
 
 
-def _exit_code(stayed: Mapping[str, str]) -> int:
-    if any(why.startswith("in use") for why in stayed.values()):
+def _exit_code(stayed: Mapping[str, Stay]) -> int:
+    if any(stay.cause is Cause.IN_USE for stay in stayed.values()):
         return 3
     return 1 if stayed else 0

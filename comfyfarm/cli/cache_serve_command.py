@@ -4,11 +4,10 @@ from pathlib import Path
 
 import click
 
-from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.keeper.keeper import Bounds, Keeper
 from comfyfarm.cache.keeper.stats import prometheus, read_stats
 from comfyfarm.cache.peers.server import held_signals, open_server, serving
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.settings import read_settings
 
 
@@ -25,11 +24,10 @@ def command(cache: Path | None, host: str, port: int) -> None:
     """
     settings = read_settings()
     token = settings.peer_token.get_secret_value() if settings.peer_token else None
-    blobs = BlobStore(cache or settings.cache_dir)
-    keeper = Keeper(blobs, Bounds(settings.cache_quota_bytes, settings.cache_free_bytes))
+    keeper = keeper_from(settings, cache)
     server = open_server(
-        blobs, host=host, port=port, token=token, more_metrics=lambda: prometheus(read_stats(keeper))
+        keeper.blobs, host=host, port=port, token=token, more_metrics=lambda: prometheus(read_stats(keeper))
     )
     with held_signals() as wait, serving(server) as url:
-        say(f"{blobs.root} is served at {url}")
+        say(f"{keeper.blobs.root} is served at {url}")
         wait()

@@ -133,7 +133,7 @@ def _remote_mirror(address: str) -> Catalogue | None:
 
 
 def _of_mirror(metas: Iterable[tuple[str, bytes]], address: str) -> Catalogue:
-    from comfyfarm.cache.mirrors.add import mirror_source
+    from comfyfarm.cache.mirrors.entry import mirror_source
 
     small = ((name, data) for name, data in metas if len(data) <= META_LIMIT_BYTES)
     return catalogue_of_mirror(small, source_of=lambda sha256: mirror_source(address, sha256))

@@ -53,12 +53,13 @@ def ends_with_exit_code(function: Function) -> Function:
             raise
         except (OSError, UnicodeError) as exc:
             logger.info("what ended the command:", exc_info=exc)
-            fail(_told(exc))
+            fail(told(exc))
 
     return wrapped  # type: ignore[return-value]
 
 
-def _told(error: OSError | UnicodeError) -> FarmError:
+def told(error: OSError | UnicodeError) -> FarmError:
+    """What the machine refused, as one of our errors."""
     if isinstance(error, UnicodeError):  # its text would quote what may be secret
         return UsageError("a name or value holds signs that are no valid UTF-8")
     reason = error.strerror or str(error) or type(error).__name__

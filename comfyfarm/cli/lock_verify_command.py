@@ -119,7 +119,7 @@ def _files(lock: Lock, places: Sequence[str]) -> Iterator[Finding]:
 
 def _against(lock: Lock, place: str, hashes: HashStore) -> Iterator[Finding]:
     if is_address(place) and local_path(place) is None:
-        from comfyfarm.cache.mirrors.add import mirror_source
+        from comfyfarm.cache.mirrors.entry import mirror_source
 
         address = {model.sha256: mirror_source(place, model.sha256) for model in lock.models}
         size_at = sizes_at(address.values())

@@ -8,17 +8,15 @@ from typing import NamedTuple
 import click
 
 from comfyfarm.addresses import local_path, mask, read_bytes
-from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.keeper.keeper import Bounds, Keeper
-from comfyfarm.cache.mirrors.add import Known
+from comfyfarm.cache.mirrors.add import FileFacts
 from comfyfarm.cache.mirrors.entry import MirrorEntry
 from comfyfarm.cache.mirrors.opened import open_mirror
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.mirror_adding import Adding, Gauge
 from comfyfarm.cli.progress import bytes_so_far_bar
 from comfyfarm.errors import FarmError, InputError, NoRoom, StoreError, UsageError
-from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
-from comfyfarm.lock.lockfile import LockedModel, read_lock
+from comfyfarm.farm.supplies import keeper_from
+from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, LockedModel, read_lock
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.shown import counted
 
@@ -57,12 +55,9 @@ def add(
     """Put files into the mirror; the same bytes twice are one object, and wrong ones there are replaced."""
     place = open_mirror(mirror, is_new=True)
     _check_words(what, lock, {"--folder": folder, "--name": name, "--source": source, "--sha256": sha256})
-    settings = read_settings()
-    blobs = BlobStore((cache or settings.cache_dir).absolute())
-    keeper = Keeper(blobs, Bounds(settings.cache_quota_bytes, settings.cache_free_bytes))
-    known = Known((name,) if name else (), folder, source, licence)
+    known = FileFacts((name,) if name else (), folder, source, licence)
     with bytes_so_far_bar("mirror") as show:
-        adding = Adding(place, keeper, Gauge(show), deep=deep)
+        adding = Adding(place, keeper_from(read_settings(), cache), Gauge(show), deep=deep)
         jobs = [_job(adding, one, known, sha256) for one in what]
         if lock is not None:
             models = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock).models
@@ -91,7 +86,7 @@ class _Job(NamedTuple):
     """None where the mirror has it already."""
 
 
-def _job(adding: Adding, one: str, known: Known, sha256: str | None) -> _Job:
+def _job(adding: Adding, one: str, known: FileFacts, sha256: str | None) -> _Job:
     path = local_path(one)
     if path is None:
         return _Job(mask(one), lambda: adding.add_address(one, known, sha256))

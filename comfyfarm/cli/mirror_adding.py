@@ -2,20 +2,21 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from comfyfarm.addresses import is_address, local_path
+from comfyfarm.cache.keeper.holding import held
 from comfyfarm.cache.keeper.keeper import Keeper
-from comfyfarm.cache.mirrors.add import Known, add_file, is_mirrored
+from comfyfarm.cache.mirrors.add import FileFacts, add_file, is_mirrored
 from comfyfarm.cache.mirrors.entry import MirrorEntry
 from comfyfarm.cache.mirrors.sniff import refuse_what_is_no_model
-from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.errors import CorruptBytes
 from comfyfarm.lock.lockfile import LockedModel
+
+_WHO = "mirror add"
 
 
 class _Room(NamedTuple):
@@ -57,12 +58,12 @@ class Adding:
         self._gauge = gauge
         self._swept = False
 
-    async def add_path(self, path: Path, known: Known, sha256: str | None) -> MirrorEntry:
+    async def add_path(self, path: Path, known: FileFacts, sha256: str | None) -> MirrorEntry:
         """A file of this machine."""
         refuse_what_is_no_model(path, shown=str(path))
         return await self._add(path, known if known.names else known._replace(names=(path.name,)), sha256)
 
-    async def add_address(self, address: str, known: Known, sha256: str | None) -> MirrorEntry:
+    async def add_address(self, address: str, known: FileFacts, sha256: str | None) -> MirrorEntry:
         """A file behind an address, by way of a temporary one."""
         # Loading an HTTP client takes a moment, and files of this machine need none.
         from comfyfarm.cache.mirrors.from_address import fetched, landing_name, sweep_leftovers
@@ -75,7 +76,7 @@ class Adding:
         self._gauge.expect(found.size)
         told = known._replace(names=known.names or (found.name,), source=known.source or address)
         async with (
-            self._held(_Room(landing_name(address, sha256), found.size)),
+            held(self._keeper, [_Room(landing_name(address, sha256), found.size)], who=_WHO),
             fetched(address, found, self._keeper.blobs.root, sha256=sha256, on_bytes=self._gauge.add) as path,
         ):
             return await self._add(path, told, sha256)
@@ -84,10 +85,12 @@ class Adding:
         """A file of a lock, unless the mirror has it; by way of the host's cache."""
         model = same[0]
         sources = [one for one in model.sources if is_address(one) and local_path(one) is None]
-        known = Known(tuple(one.path for one in same), model.folder, sources[0] if sources else None, licence)
+        known = FileFacts(
+            tuple(one.path for one in same), model.folder, sources[0] if sources else None, licence
+        )
         if not self._deep and await is_mirrored(self._place, model.sha256, model.size, known):
             return None
-        async with self._held(model):
+        async with held(self._keeper, [model], who=_WHO):
             path = await self._hydrated(model)
             try:
                 return await self._add(path, known, model.sha256)
@@ -103,17 +106,7 @@ class Adding:
 
         return (await hydrate_one(model, supply=Supply(), keeper=self._keeper)).path
 
-    @asynccontextmanager
-    async def _held(self, model: Pinned) -> AsyncIterator[None]:
-        """Room for it in the cache, which may have to be made, and nobody takes it away meanwhile."""
-        lease = self._keeper.hold([model], who="mirror add")
-        await asyncio.to_thread(lease.__enter__)
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(lease.__exit__, None, None, None)
-
-    async def _add(self, path: Path, known: Known, sha256: str | None) -> MirrorEntry:
+    async def _add(self, path: Path, known: FileFacts, sha256: str | None) -> MirrorEntry:
         # Each byte twice: once read for its hash, once sent.
         self._gauge.expect(2 * path.stat().st_size)
         return await add_file(

@@ -20,30 +20,19 @@ from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.layout import write_extra_model_paths
 from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.supply import Supply
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import ends_with_exit_code, say, told
+from comfyfarm.cli.hydration_options import Road, takes_road
 from comfyfarm.cli.progress import hydration_bars
-from comfyfarm.cli.workflow_files import read_file
 from comfyfarm.clock import SystemClock, pause
 from comfyfarm.errors import FarmError, TryLater
 from comfyfarm.farm.room import refuse_what_cannot_fit
-from comfyfarm.farm.supplies import keeper_from, supply_from
 from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, LockedModel, read_lock
-from comfyfarm.plan.order_of_models import order_models
-from comfyfarm.plan.order_of_use import ranks_of_files
-from comfyfarm.settings import read_settings
-from comfyfarm.workflow.schema import NodeSchema
+from comfyfarm.plan.order_of_models import Ranks, order_models
 from comfyfarm.workflow.shown import counted
 
 
 @click.command("prewarm")
 @click.argument("lock")
-@click.option("--mirror", metavar="DIR|s3://…|https://…", help="Default: the lock's own sources.")
-@click.option(
-    "--signed", metavar="FILE|URL", help="A list of signed addresses, for a host without credentials."
-)
-@click.option("--cache", type=click.Path(path_type=Path), help="Default: the user's cache directory.")
-@click.option("--link-into", type=click.Path(path_type=Path), help="A models folder of ComfyUI.")
-@click.option("--link", type=click.Choice(["symbolic", "hard"]), default="symbolic", show_default=True)
 @click.option(
     "--workflow",
     "workflows",
@@ -62,40 +51,32 @@ from comfyfarm.workflow.shown import counted
 @click.option("--pin", "is_pinned", is_flag=True, help="Keep the files from ever being evicted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for programs, failed or not.")
 @ends_with_exit_code
+@takes_road
 def command(
-    lock: str,
-    mirror: str | None,
-    signed: str | None,
-    cache: Path | None,
-    link_into: Path | None,
-    link: str,
-    workflows: tuple[str, ...],
-    spread_s: float,
-    *,
-    is_pinned: bool,
-    as_json: bool,
+    lock: str, road: Road, workflows: tuple[str, ...], spread_s: float, *, is_pinned: bool, as_json: bool
 ) -> None:
     """Bring the model files of LOCK to this host before they are needed. Silent when all are here."""
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
-    ranks = ranks_of_files({name: read_file(name) for name in workflows}, NodeSchema.shipped())
-    settings = read_settings()
-    keeper = keeper_from(settings, cache.absolute() if cache else None)
     work = Prewarming(
-        models=order_models(read.models, ranks),
-        keeper=keeper,
-        models_dir=link_into.absolute() if link_into else None,
-        view=keeper.blobs.root / "views" / read.digest,
-        hard=link == "hard",
+        models=order_models(read.models, _ranks(workflows) if workflows else {}),
+        keeper=road.keeper,
+        models_dir=road.models_dir,
+        lock_digest=read.digest,
+        hard=road.is_hard,
     )
-    refuse_what_cannot_fit(work.models, keeper, link_into)
-    if is_pinned:
-        names = {model.sha256: model.title for model in read.models}
-        keeper.pin(names, who=f"lock {read.digest}", why=mask(lock))
-    work.run(supply_from(settings, mirror=mirror, signed=signed), spread_s=spread_s)
+    work.run(road.supply(), spread_s=spread_s, pinned_for=mask(lock) if is_pinned else None)
     if as_json:
         click.echo(json.dumps({"lock": mask(lock), **work.report()}, ensure_ascii=False))
     if work.fault is not None:
         raise work.fault
+
+
+def _ranks(workflows: Sequence[str]) -> Ranks:
+    from comfyfarm.cli.workflow_files import read_file
+    from comfyfarm.plan.order_of_use import ranks_of_files
+    from comfyfarm.workflow.schema import NodeSchema
+
+    return ranks_of_files({name: read_file(name) for name in workflows}, NodeSchema.shipped())
 
 
 @dataclass
@@ -107,7 +88,7 @@ class Prewarming:
     keeper: Keeper
     models_dir: Path | None
     """A models folder of ComfyUI; None when the lock's own view is used instead."""
-    view: Path
+    lock_digest: str
     hard: bool = False
     fault: FarmError | None = None
     absent: frozenset[str] = frozenset()
@@ -119,12 +100,37 @@ class Prewarming:
     @property
     def place(self) -> Path:
         """The folder in which ComfyUI finds the files."""
-        return self.models_dir or self.view
+        return self.models_dir or self._view
 
-    def run(self, supply: Supply, *, spread_s: float) -> None:
-        """Bring what is missing; link each file as soon as it is here. A fault is kept for the end."""
+    @property
+    def _view(self) -> Path:
+        return self.keeper.blobs.root / "views" / self.lock_digest
+
+    def run(self, supply: Supply, *, spread_s: float, pinned_for: str | None = None) -> None:
+        """Bring what is missing; link each file as soon as it is here. A fault is kept for the end.
+
+        Args:
+            supply: where to look.
+            spread_s: wait a random time of up to so many seconds, if anything is to come.
+            pinned_for: pin the files, for whoever wonders later.
+        """
         clock = SystemClock()
         began_at = clock.monotonic()
+        try:
+            refuse_what_cannot_fit(self.models, self.keeper, self.models_dir)
+            if pinned_for is not None:
+                names = {model.sha256: model.title for model in self.models}
+                self.keeper.pin(names, who=f"lock {self.lock_digest}", why=pinned_for)
+            # From here to the last link, lest somebody makes room with files that only just came.
+            with self.keeper.hold(self.models):
+                self._bring(supply, spread_s)
+        except FarmError as exc:
+            self.fault = exc
+        except OSError as exc:
+            self.fault = told(exc)
+        self.seconds = clock.monotonic() - began_at
+
+    def _bring(self, supply: Supply, spread_s: float) -> None:
         absent = missing(self.models, self.keeper.blobs)
         self.absent = frozenset(model.sha256 for model in absent)
         self._open()
@@ -133,24 +139,18 @@ class Prewarming:
             if self.models_dir is None:
                 say(f"start ComfyUI with --extra-model-paths-config {self._config}")
             pause(random.uniform(0, spread_s))
-            self._bring(absent, supply)
-        self.seconds = clock.monotonic() - began_at
-
-    def _bring(self, absent: Sequence[LockedModel], supply: Supply) -> None:
-        try:
-            with hydration_bars(absent) as on_bytes:
-                asyncio.run(
-                    hydrate(
-                        self.models,
-                        supply=supply,
-                        keeper=self.keeper,
-                        on_bytes=on_bytes,
-                        on_file=self._on_file,
-                    )
+        # Also when all are here: that they are is to be noted.
+        with hydration_bars(absent) as on_bytes:
+            asyncio.run(
+                hydrate(
+                    self.models,
+                    supply=supply,
+                    keeper=self.keeper,
+                    on_bytes=on_bytes,
+                    on_file=self._on_file,
                 )
-        except FarmError as exc:
-            self.fault = exc
-        if self.fault is None:
+            )
+        if absent and self.fault is None:
             say(f"{counted(len(self.came), 'model')} came, verified")
 
     def _on_file(self, model: Pinned, _brought: Brought) -> None:
@@ -171,7 +171,7 @@ class Prewarming:
             for folder in folders:
                 disk.make_folder(self.place / folder)
             if self.models_dir is None:
-                write_extra_model_paths(self.view, self.keeper.blobs.disk)
+                write_extra_model_paths(self._view, disk)
         except OSError as exc:
             raise TryLater(f"{self.place}: cannot be written: {exc.strerror or exc}") from exc
 
@@ -183,7 +183,7 @@ class Prewarming:
 
     @property
     def _config(self) -> Path:
-        return self.view.with_name(f"{self.view.name}.yaml")
+        return self._view.with_name(f"{self.lock_digest}.yaml")
 
     def report(self) -> dict[str, Any]:
         """For programs."""

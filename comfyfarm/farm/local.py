@@ -21,6 +21,7 @@ from comfyfarm.farm.stage import (
     open_shard,
     plan_request,
     record_batch,
+    with_what_waits,
 )
 from comfyfarm.farm.stopping import stop_of_process
 from comfyfarm.farm.supplies import keeper_from, supply_from
@@ -63,11 +64,12 @@ async def render_here(
         InputError: preflight found what makes the batch impossible, all of it at once.
         ServerError: no server answers.
         UsageError: what answers is no ComfyUI.
+        JobConflict: the batch's outputs go elsewhere already.
         TransferError: a model file could not be had from any source.
     """
     sources = read_sources(request)
     servers = await examine_all(request.servers)
-    prepared = plan_request(request, sources, servers)
+    prepared = await with_what_waits(ledger, plan_request(request, sources, servers))
     servers = suited(servers, prepared.unfit)
     keeper = keeper_from(settings, request.cache_dir)
     async with models_held(request, prepared, keeper):

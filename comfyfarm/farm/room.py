@@ -3,14 +3,17 @@
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.layout import refuse_foreign
-from comfyfarm.farm.servers import Server
 from comfyfarm.lock.lockfile import Lock, LockedModel
 from comfyfarm.plan.host_plan import HostFacts, bytes_text, plan_host
 from comfyfarm.plan.vram import estimate_vram
+
+if TYPE_CHECKING:  # whoever only fetches files speaks to no server
+    from comfyfarm.farm.servers import Server
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ def refuse_what_cannot_fit(
             logger.warning("%s", finding)
 
 
-def short_of_vram(models: Sequence[LockedModel], servers: Sequence[Server]) -> Iterator[str]:
+def short_of_vram(models: Sequence[LockedModel], servers: "Sequence[Server]") -> Iterator[str]:
     """Servers whose GPU may be too small: told only, since it is an estimate, and some stream weights."""
     needed = estimate_vram(models)
     for server in servers:

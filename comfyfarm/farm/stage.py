@@ -6,12 +6,13 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 from comfyfarm.addresses import mask
 from comfyfarm.cache.hydrate import hydrate, missing
-from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.keeper.holding import held
+from comfyfarm.cache.keeper.keeper import Held, Keeper
 from comfyfarm.cache.places.folder import FolderPlace
 from comfyfarm.cache.places.objects import S3Access
 from comfyfarm.cache.supply import Supply
@@ -27,7 +28,7 @@ from comfyfarm.farm.sources import Sources
 from comfyfarm.farm.work import Batchwork
 from comfyfarm.ledger.ledger import Ledger
 from comfyfarm.ledger.owner import this_owner
-from comfyfarm.ledger.records import BatchRecord
+from comfyfarm.ledger.records import UNFINISHED, BatchRecord
 from comfyfarm.lock.lockfile import LockedModel
 from comfyfarm.outputs.collect import Spool
 from comfyfarm.outputs.store import open_output_store
@@ -72,22 +73,32 @@ async def bring_models(
         await asyncio.to_thread(keeper.link, models, request.models_dir)
 
 
-@asynccontextmanager
-async def models_held(request: RenderRequest, prepared: Prepared, keeper: Keeper) -> AsyncIterator[None]:
+def models_held(
+    request: RenderRequest, prepared: Prepared, keeper: Keeper
+) -> AbstractAsyncContextManager[Held]:
     """Nothing that the batch needs is evicted while this is open; room for what is missing is made first.
 
     Raises:
         NoRoom: they do not fit.
     """
     # Without a folder to link them into, the servers' models are their own affair.
-    held = keeper.hold(
-        prepared.models if request.models_dir is not None else (), who=f"batch {prepared.batch}"
-    )
-    await asyncio.to_thread(held.__enter__)
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(held.__exit__, None, None, None)
+    models = prepared.models if request.models_dir is not None else ()
+    return held(keeper, models, who=f"batch {prepared.batch}")
+
+
+async def with_what_waits(ledger: Ledger, prepared: Prepared) -> Prepared:
+    """With what the jobs of earlier calls need that are still to be rendered: a shard runs them, too.
+
+    Raises:
+        JobConflict: the batch's outputs go elsewhere already.
+    """
+    merged = await _with_earlier(ledger, prepared)
+    if merged is prepared:
+        return prepared
+    mine = {job.id for job in prepared.jobs}
+    jobs = await ledger.jobs(prepared.batch)
+    waits = any(job.status in UNFINISHED and job.id not in mine for job in jobs)
+    return merged if waits else prepared
 
 
 async def record_batch(ledger: Ledger, request: RenderRequest, prepared: Prepared) -> None:

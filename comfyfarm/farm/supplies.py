@@ -31,4 +31,4 @@ def supply_from(
 def keeper_from(settings: FarmSettings, cache_dir: Path | None = None) -> Keeper:
     """The keeper of a cache (default: the settings' own), within the settings' bounds."""
     bounds = Bounds(settings.cache_quota_bytes, settings.cache_free_bytes)
-    return Keeper(BlobStore(cache_dir or settings.cache_dir), bounds)
+    return Keeper(BlobStore((cache_dir or settings.cache_dir).absolute()), bounds)

@@ -1,6 +1,7 @@
 """Names of small files: paths and addresses, read whole and shown without their secrets."""
 
 import socket
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -127,6 +128,12 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
         read_bytes(str(tmp_path / ("x" * 5000)), limit_bytes=9)
 
 
+def told(error: BaseException) -> str:
+    """All that a traceback shows of what was raised, but for this file's own lines."""
+    shown = "".join(traceback.format_exception(error))
+    return "\n".join(line for line in shown.splitlines() if not line.startswith("    "))
+
+
 @pytest.fixture(scope="module")
 def web() -> Iterator[str]:
     """A web server that answers `/<status>` with that status."""
@@ -161,14 +168,14 @@ def test_what_a_server_answers_says_whose_fault_it_is(
     with pytest.raises(kind, match=said) as caught:
         read_bytes(f"{web}/{status}?token=hunter2", limit_bytes=9)
 
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in told(caught.value)
 
 
 def test_a_server_that_is_down_is_worth_another_try(free_address: str) -> None:
     with pytest.raises(TryLater, match="cannot be read") as caught:
         read_bytes(f"{free_address}/w.json?token=hunter2", limit_bytes=9)
 
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in told(caught.value)
 
 
 @pytest.mark.parametrize("address", ["foo://x/w.json", "gs://bucket/w.json"])
@@ -190,7 +197,7 @@ def test_errors_of_the_libraries_below_are_told_as_ours() -> None:
     ):
         with pytest.raises(kind, match=said) as caught, told_errors("s3://b/m?token=hunter2", "listed"):
             raise error
-        assert "hunter2" not in str(caught.value)
+        assert "hunter2" not in told(caught.value)
 
 
 def test_what_is_no_address_is_wrong_usage() -> None:

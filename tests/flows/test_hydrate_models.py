@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,9 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import State, TaskRun
 
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.keeper.leases import living
+from comfyfarm.cache.peers.server import open_server, serving
 from comfyfarm.clock import SystemClock, pause
 from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.settings import read_settings
@@ -201,6 +205,7 @@ class Mirror(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.going: Counter[str] = Counter()
         self.most = 0
+        self.given: Counter[str] = Counter()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away is no fault."""
@@ -232,6 +237,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         with self.server.lock:
             self.server.going[self.path] -= 1
+            self.server.given[self.path] += len(body)
 
 
 @pytest.fixture
@@ -271,6 +277,97 @@ async def test_hosts_that_begin_at_once_do_not_stampede_the_mirror(
     async with get_client() as client:
         assert (await client.read_concurrency_limit_by_tag(tag)).concurrency_limit == 1
         assert (await client.read_concurrency_limit_by_tag("hydrate:crowd-a")).concurrency_limit == 4
+
+
+def key(data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    return f"/m/sha256/{digest[:2]}/{digest}"
+
+
+async def test_wrong_bytes_are_asked_for_once_more_and_no_oftener(
+    mirror: Mirror, files: list[bytes], tmp_path: Path
+) -> None:
+    good, spoiled = files[:2]
+    mirror.blobs[key(spoiled)] = b"?" + spoiled[1:]
+    models = [pinned("loras", f"{at}.safetensors", data) for at, data in enumerate((good, spoiled))]
+
+    state = await run(
+        {"version": 1, "models": models},
+        "spoiled",
+        tmp_path,
+        mirror=f"http://127.0.0.1:{mirror.server_port}/m",
+    )
+
+    assert state.is_failed()
+    assert "other bytes" in str(state.message)
+    assert dict(mirror.given) == {key(good): len(good), key(spoiled): 2 * len(spoiled)}
+
+
+async def test_a_peer_that_lied_about_one_file_is_not_asked_for_the_next(
+    mirror: Mirror, files: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    liar = BlobStore(tmp_path / "liar")
+    for data in files[:3]:
+        path = liar.path(hashlib.sha256(data).hexdigest())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"?" + data[1:])
+    async with get_client() as client:  # one after the other
+        await client.create_concurrency_limit(tag="hydrate:believer", concurrency_limit=1)
+    server = open_server(liar, host="127.0.0.1", port=0, token="shared-5ecret")
+    monkeypatch.setenv("COMFYFARM_PEER_TOKEN", "shared-5ecret")
+    models = [pinned("loras", f"{at}.safetensors", data) for at, data in enumerate(files[:3])]
+    with serving(server) as url:
+        monkeypatch.setenv("COMFYFARM_PEERS", url)
+        state = await run(
+            {"version": 1, "models": models},
+            "believer",
+            tmp_path,
+            mirror=f"http://127.0.0.1:{mirror.server_port}/m",
+        )
+        metrics = urllib.request.Request(f"{url}/metrics", headers={"Authorization": "Bearer shared-5ecret"})  # noqa: S310
+        with await asyncio.to_thread(urllib.request.urlopen, metrics) as answer:
+            told = answer.read().decode()
+
+    assert state.message == "3 model files fetched (6.0 MB), 0 were here"
+    assert f"comfyfarm_peer_sent_bytes_total {len(files[0])}\n" in told
+
+
+async def test_a_file_that_breaks_the_run_leaves_no_other_on_its_way(
+    mirror: Mirror, files: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = Keeper.link
+    is_held: list[bool] = []
+
+    def held(keeper: Keeper) -> bool:
+        return "hydration of broken" in [note.who for note in living(keeper.blobs.root)]
+
+    def broken(keeper: Keeper, models: Any, *given: Any, **more: Any) -> Any:
+        if models[0].path == "broken.safetensors":
+            raise ZeroDivisionError
+        end = SystemClock().monotonic() + 1.5  # so long it could be noticed that the run is over
+        while held(keeper) and SystemClock().monotonic() < end:
+            pause(0.05)
+        is_held.append(held(keeper))
+        return link(keeper, models, *given, **more)
+
+    monkeypatch.setattr(Keeper, "link", broken)
+    models = [
+        pinned("loras", "broken.safetensors", b"b", written(tmp_path / "source", b"b")),
+        *(pinned("loras", f"{at}.safetensors", data) for at, data in enumerate(files)),
+    ]
+
+    state = await run(
+        {"version": 1, "models": models},
+        "broken",
+        tmp_path,
+        mirror=f"http://127.0.0.1:{mirror.server_port}/m",
+    )
+
+    assert state.is_failed()
+    assert "ZeroDivisionError" in str(state.message)
+    came = sorted(path.name for path in (tmp_path / "models" / "loras").iterdir())
+    assert came == [f"{at}.safetensors" for at in range(len(files))]
+    assert is_held == [True] * len(files)
 
 
 async def test_limits_are_made_once_and_are_the_users_from_then_on() -> None:

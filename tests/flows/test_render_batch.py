@@ -327,6 +327,32 @@ async def test_the_log_tells_how_fast_a_model_file_came(
     )
 
 
+async def test_what_an_earlier_job_of_the_batch_needs_is_brought_too(
+    project: Path, prefect_api: ControlStatus, upscaling: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    graph, lock = upscaling
+    fake = FakeComfy(models_dir=project / "models")
+    with serve(fake.app) as url:
+        given: dict[str, Any] = {"out": str(project / "out"), "servers": (url,), "batch": "grown"}
+        earlier = RenderRequest(
+            **given, workflow=graph, lock=lock, cache_dir=project / "cache", host="flow-host"
+        )
+        prepared = plan_request(earlier, read_sources(earlier), await examine_all(earlier.servers))
+        async with await open_ledger(prefect_api.ledger_url) as ledger:
+            await record_batch(ledger, earlier, prepared)
+
+        state = await render_batch(
+            job_file=job_file(project, 1),
+            models_dir=str(project / "models"),
+            return_state=True,
+            **{**given, "servers": [url]},
+        )
+
+    assert state.message == "1 job succeeded"
+    async with await open_ledger(prefect_api.ledger_url) as ledger:
+        assert [job.status for job in await ledger.jobs("grown")] == ["succeeded"] * 2
+
+
 async def log_lines(word: str) -> list[str]:
     """Lines of the dashboard that hold the word and an amount, once there are any."""
     async with get_client() as client:

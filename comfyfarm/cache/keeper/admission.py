@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import NamedTuple
 
 from comfyfarm.plan.host_plan import bytes_text
@@ -18,10 +19,6 @@ class Bounds(NamedTuple):
     """What is to stay free on its disk."""
 
 
-DEFAULT_BOUNDS = Bounds(None, 1 << 30)
-"""Where nobody says otherwise; ComfyUI's own outputs want some room too."""
-
-
 class Blob(NamedTuple):
     """A file that is here."""
 
@@ -35,7 +32,7 @@ class Blob(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class CacheState:
     """What lies in a cache, who needs it, and what its disk gives."""
 
     blobs: Mapping[str, Blob]
@@ -75,6 +72,28 @@ class Refusal(NamedTuple):
     """In words, on several lines: what is needed, what there is, who holds it, and the remedy."""
 
 
+class Cause(Enum):
+    """Why a blob does not leave."""
+
+    PINNED = auto()
+    IN_USE = auto()
+    SHARED = auto()
+    """A hard link of others holds it."""
+    ABSENT = auto()
+    """There is none."""
+
+
+class Stay(NamedTuple):
+    """That a blob does not leave."""
+
+    cause: Cause
+    text: str
+    """The cause for people, with names."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sum:
     fetch_bytes: int
@@ -86,68 +105,68 @@ class _Sum:
     """That have to leave."""
 
 
-def admit(wanted: Mapping[str, int], scene: Scene) -> Admission | Refusal:
+def admit(wanted: Mapping[str, int], state: CacheState) -> Admission | Refusal:
     """What has to leave so that the wanted files (their sizes by SHA-256) fit with all that was promised.
 
     Rests and quarantined files leave first, then blobs by their last use: never one that is wanted, pinned
     or in use. When everything is here nothing has to leave, however full the cache is.
     """
-    missing = missing_of(wanted, scene)
+    missing = missing_of(wanted, state)
     coming = {
-        sha: max(missing.get(sha, 0), scene.promised.get(sha, 0)) for sha in {*missing, *scene.promised}
+        sha: max(missing.get(sha, 0), state.promised.get(sha, 0)) for sha in {*missing, *state.promised}
     }
-    idle = sorted(sha for sha in scene.partial if sha not in coming and sha not in scene.moving)
-    sums = _add_up(missing, coming, scene)
-    quarantined, freed = _enough(scene.quarantined, sorted(scene.quarantined), sums.short_bytes)
-    dropped, freed_by_drop = _enough(scene.partial, idle, sums.short_bytes - freed)
+    idle = sorted(sha for sha in state.partial if sha not in coming and sha not in state.moving)
+    sums = _add_up(missing, coming, state)
+    quarantined, freed = _enough(state.quarantined, sorted(state.quarantined), sums.short_bytes)
+    dropped, freed_by_drop = _enough(state.partial, idle, sums.short_bytes - freed)
     freed += freed_by_drop
-    sizes = {sha: blob.size for sha, blob in scene.blobs.items()}
-    evicted, freed_by_evicting = _enough(sizes, evictable(scene, keep=wanted), sums.short_bytes - freed)
+    sizes = {sha: blob.size for sha, blob in state.blobs.items()}
+    evicted, freed_by_evicting = _enough(sizes, evictable(state, keep=wanted), sums.short_bytes - freed)
     freed += freed_by_evicting
     if freed < sums.short_bytes:
-        return Refusal(_why_not(wanted, scene, sums, freed))
+        return Refusal(_why_not(wanted, state, sums, freed))
     return Admission(sums.fetch_bytes, quarantined, dropped, evicted, freed)
 
 
-def missing_of(wanted: Mapping[str, int], scene: Scene) -> dict[str, int]:
+def missing_of(wanted: Mapping[str, int], state: CacheState) -> dict[str, int]:
     """The wanted files that are not here, or not in their size."""
     return {
-        sha: size for sha, size in wanted.items() if sha not in scene.blobs or scene.blobs[sha].size != size
+        sha: size for sha, size in wanted.items() if sha not in state.blobs or state.blobs[sha].size != size
     }
 
 
-def evictable(scene: Scene, *, keep: Mapping[str, object]) -> list[str]:
+def evictable(state: CacheState, *, keep: Mapping[str, object]) -> list[str]:
     """Blobs that may leave, the longest unused first."""
     free = (
         sha
-        for sha, blob in scene.blobs.items()
-        if blob.is_freeable and not any(sha in kept for kept in (keep, scene.pins, scene.in_use))
+        for sha, blob in state.blobs.items()
+        if blob.is_freeable and not any(sha in kept for kept in (keep, state.pins, state.in_use))
     )
-    return sorted(free, key=lambda sha: (scene.blobs[sha].last_used, sha))
+    return sorted(free, key=lambda sha: (state.blobs[sha].last_used, sha))
 
 
-def why_it_stays(sha256: str, scene: Scene, *, forced: bool = False) -> str:
-    """Why a blob does not leave, in words; empty where nothing speaks against it.
+def why_it_stays(sha256: str, state: CacheState, *, forced: bool = False) -> Stay | None:
+    """Why a blob does not leave; None where nothing speaks against it.
 
     `forced`: it was named, so it leaves also where that frees nothing.
     """
-    if sha256 in scene.pins:
-        return f"pinned {', '.join(scene.pins[sha256])}"
-    if sha256 in scene.in_use:
-        return f"in use by {', '.join(scene.in_use[sha256])}"
-    if not forced and not scene.blobs[sha256].is_freeable:
-        return "a hard link that is not known here holds it, and nothing would be freed"
-    return ""
+    if sha256 in state.pins:
+        return Stay(Cause.PINNED, f"pinned {', '.join(state.pins[sha256])}")
+    if sha256 in state.in_use:
+        return Stay(Cause.IN_USE, f"in use by {', '.join(state.in_use[sha256])}")
+    if not forced and not state.blobs[sha256].is_freeable:
+        return Stay(Cause.SHARED, "a hard link that is not known here holds it, and nothing would be freed")
+    return None
 
 
-def _add_up(missing: Mapping[str, int], coming: Mapping[str, int], scene: Scene) -> _Sum:
-    ways = {sha: max(coming.get(sha, 0), scene.partial.get(sha, 0)) for sha in {*coming, *scene.partial}}
-    here = sum(blob.size for blob in scene.blobs.values())
-    used = here + sum(ways.values()) + sum(scene.quarantined.values())
-    to_write = sum(max(0, size - scene.partial.get(sha, 0)) for sha, size in coming.items())
-    left = scene.disk_free_bytes - to_write
-    quota = scene.bounds.quota_bytes
-    short = max(0, scene.bounds.free_bytes - left, 0 if quota is None else used - quota)
+def _add_up(missing: Mapping[str, int], coming: Mapping[str, int], state: CacheState) -> _Sum:
+    ways = {sha: max(coming.get(sha, 0), state.partial.get(sha, 0)) for sha in {*coming, *state.partial}}
+    here = sum(blob.size for blob in state.blobs.values())
+    used = here + sum(ways.values()) + sum(state.quarantined.values())
+    to_write = sum(max(0, size - state.partial.get(sha, 0)) for sha, size in coming.items())
+    left = state.disk_free_bytes - to_write
+    quota = state.bounds.quota_bytes
+    short = max(0, state.bounds.free_bytes - left, 0 if quota is None else used - quota)
     return _Sum(
         fetch_bytes=sum(missing.values()),
         used_bytes=used,
@@ -166,26 +185,26 @@ def _enough(sizes: Mapping[str, int], order: list[str], short_bytes: int) -> tup
     return tuple(taken), freed
 
 
-def _why_not(wanted: Mapping[str, int], scene: Scene, sums: _Sum, freed_bytes: int) -> str:
+def _why_not(wanted: Mapping[str, int], state: CacheState, sums: _Sum, freed_bytes: int) -> str:
     here = sum(wanted.values()) - sums.fetch_bytes
     first = (
         f"{bytes_text(sums.fetch_bytes)} have to be fetched, and the disk of this host has "
-        f"{bytes_text(scene.disk_free_bytes)} free; {bytes_text(sums.short_bytes - freed_bytes)} are missing"
+        f"{bytes_text(state.disk_free_bytes)} free; {bytes_text(sums.short_bytes - freed_bytes)} are missing"
     )
     lines = [
         f"wanted: {bytes_text(sum(wanted.values()))}, of which {bytes_text(here)} are here",
-        *_bounds_in_words(wanted, scene, sums),
+        *_bounds_in_words(wanted, state, sums),
         f"can leave: {bytes_text(freed_bytes)}",
-        *_held_in_words("pinned", scene.pins, wanted, scene),
-        *_held_in_words("in use", scene.in_use, wanted, scene),
-        f"remedy: {'; or '.join(_remedies(wanted, scene, sums, freed_bytes))}",
+        *_held_in_words("pinned", state.pins, wanted, state),
+        *_held_in_words("in use", state.in_use, wanted, state),
+        f"remedy: {'; or '.join(_remedies(wanted, state, sums, freed_bytes))}",
     ]
     return "\n  ".join([first, *lines])
 
 
-def _bounds_in_words(wanted: Mapping[str, int], scene: Scene, sums: _Sum) -> Iterator[str]:
-    quota, floor = scene.bounds
-    others = sum(size for sha, size in scene.promised.items() if sha not in wanted)
+def _bounds_in_words(wanted: Mapping[str, int], state: CacheState, sums: _Sum) -> Iterator[str]:
+    quota, floor = state.bounds
+    others = sum(size for sha, size in state.promised.items() if sha not in wanted)
     if quota is not None:
         used = bytes_text(sums.used_bytes)
         yield f"quota: {bytes_text(quota)}, and with the files to fetch {used} are used"
@@ -196,25 +215,25 @@ def _bounds_in_words(wanted: Mapping[str, int], scene: Scene, sums: _Sum) -> Ite
 
 
 def _held_in_words(
-    word: str, held: Mapping[str, tuple[str, ...]], wanted: Mapping[str, int], scene: Scene
+    word: str, held: Mapping[str, tuple[str, ...]], wanted: Mapping[str, int], state: CacheState
 ) -> Iterator[str]:
-    here = [sha for sha in held if sha in scene.blobs and sha not in wanted]
-    here.sort(key=lambda sha: (-scene.blobs[sha].size, sha))
+    here = [sha for sha in held if sha in state.blobs and sha not in wanted]
+    here.sort(key=lambda sha: (-state.blobs[sha].size, sha))
     if not here:
         return
-    yield f"{word}: {bytes_text(sum(scene.blobs[sha].size for sha in here))}"
+    yield f"{word}: {bytes_text(sum(state.blobs[sha].size for sha in here))}"
     for sha in here[:_SHOWN]:
-        blob = scene.blobs[sha]
+        blob = state.blobs[sha]
         yield f"  {blob.name} ({bytes_text(blob.size)}): {', '.join(held[sha])}"
     if len(here) > _SHOWN:
         yield f"  and {len(here) - _SHOWN} more"
 
 
-def _remedies(wanted: Mapping[str, int], scene: Scene, sums: _Sum, freed_bytes: int) -> Iterator[str]:
-    quota, floor = scene.bounds
-    if any(sha in scene.blobs and sha not in wanted for sha in scene.pins):
+def _remedies(wanted: Mapping[str, int], state: CacheState, sums: _Sum, freed_bytes: int) -> Iterator[str]:
+    quota, floor = state.bounds
+    if any(sha in state.blobs and sha not in wanted for sha in state.pins):
         yield "unpin files (comfyfarm cache unpin)"
-    if any(sha not in wanted for sha in scene.in_use):
+    if any(sha not in wanted for sha in state.in_use):
         yield "wait until the others are done"
     if quota is not None and sums.used_bytes - freed_bytes > quota:
         yield "raise the quota (COMFYFARM_CACHE_QUOTA_GB)"

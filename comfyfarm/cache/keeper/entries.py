@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from comfyfarm.cache.keeper.admission import Scene
+from comfyfarm.cache.keeper.admission import CacheState
 from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.keeper.known import Known
 from comfyfarm.errors import UsageError
@@ -34,9 +34,9 @@ class Entry(BaseModel):
 
 def list_entries(keeper: Keeper) -> tuple[Entry, ...]:
     """What is here, the last used first, then what is pinned and not here."""
-    scene, known = keeper.look()
-    here = sorted(scene.blobs, key=lambda sha: (-scene.blobs[sha].last_used, sha))
-    return tuple(_entry(sha, scene, known) for sha in (*here, *sorted(set(known.pins) - set(here))))
+    state, known = keeper.look()
+    here = sorted(state.blobs, key=lambda sha: (-state.blobs[sha].last_used, sha))
+    return tuple(_entry(sha, state, known) for sha in (*here, *sorted(set(known.pins) - set(here))))
 
 
 def find_shas(words: Sequence[str], entries: Sequence[Entry], *, may_come: bool = False) -> tuple[str, ...]:
@@ -74,8 +74,8 @@ def _is_named(entry: Entry, word: str) -> bool:
     return any(word in {name, name.partition("/")[2], name.rpartition("/")[2]} for name in entry.names)
 
 
-def _entry(sha256: str, scene: Scene, known: Known) -> Entry:
-    blob = scene.blobs.get(sha256)
+def _entry(sha256: str, state: CacheState, known: Known) -> Entry:
+    blob = state.blobs.get(sha256)
     use = known.uses.get(sha256)
     return Entry(
         sha256=sha256,
@@ -84,6 +84,6 @@ def _entry(sha256: str, scene: Scene, known: Known) -> Entry:
         last_used=None if blob is None else blob.last_used,
         first_seen=None if use is None or blob is None else use.first_seen,
         source="" if use is None else use.source,
-        pinned=scene.pins.get(sha256, ()),
-        in_use=scene.in_use.get(sha256, ()),
+        pinned=state.pins.get(sha256, ()),
+        in_use=state.in_use.get(sha256, ()),
     )

@@ -1,4 +1,4 @@
-"""Take blobs out of a cache: their links first, then the blob, durably, with the door held.
+"""Take blobs out of a cache: their links first, then the blob, durably, with the cache locked.
 
 Whatever step a process dies at, the rest is a cache in order: a blob without links, or links to nothing of
 which the index still knows, or an index that still knows a blob which is gone.
@@ -14,22 +14,22 @@ from typing import NamedTuple
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
-from comfyfarm.cache.keeper.admission import Scene, why_it_stays
-from comfyfarm.cache.keeper.door import is_locked
+from comfyfarm.cache.keeper.admission import CacheState, Cause, Stay, why_it_stays
+from comfyfarm.cache.keeper.cache_lock import is_locked
+from comfyfarm.cache.keeper.cache_state import claimed
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Known
 from comfyfarm.cache.keeper.notes import count, forget_blobs
-from comfyfarm.cache.keeper.scene import claimed
 from comfyfarm.cache.layout import is_link_to, waiting_name
 
 _log = logging.getLogger(__name__)
 
 
-class Kept(NamedTuple):
+class EvictReport(NamedTuple):
     """What evicting did."""
 
     evicted: tuple[str, ...]
-    stayed: Mapping[str, str]
+    stayed: Mapping[str, Stay]
     """Why, by SHA-256."""
     freed_bytes: int
 
@@ -61,21 +61,21 @@ def evict_blobs(
 
 
 def evict_named(
-    shas: Sequence[str], blobs: BlobStore, scene: Scene, known: Known, *, index: Index, disk: Disk
-) -> Kept:
+    shas: Sequence[str], blobs: BlobStore, state: CacheState, known: Known, *, index: Index, disk: Disk
+) -> EvictReport:
     """Evict these, except what is pinned or in use.
 
     Raises:
         OSError: as `evict_blobs`.
     """
-    here = [sha for sha in dict.fromkeys(shas) if sha in scene.blobs]
-    stayed = {sha: why for sha in here if (why := why_it_stays(sha, scene, forced=True))}
+    here = [sha for sha in dict.fromkeys(shas) if sha in state.blobs]
+    stayed = {sha: why for sha in here if (why := why_it_stays(sha, state, forced=True))}
     leaving = [sha for sha in here if sha not in stayed]
     gone = evict_blobs(leaving, blobs, known, index=index, disk=disk)
-    stayed |= {sha: "in use" for sha in leaving if sha not in gone}
-    stayed |= {sha: "is not here" for sha in shas if sha not in scene.blobs}
-    freed = sum(scene.blobs[sha].size for sha in gone if scene.blobs[sha].is_freeable)
-    return Kept(gone, stayed, freed)
+    stayed |= {sha: Stay(Cause.IN_USE, "in use") for sha in leaving if sha not in gone}
+    stayed |= {sha: Stay(Cause.ABSENT, "is not here") for sha in shas if sha not in state.blobs}
+    freed = sum(state.blobs[sha].size for sha in gone if state.blobs[sha].is_freeable)
+    return EvictReport(gone, stayed, freed)
 
 
 def remove_hard_links(sha256: str, blob: Path, known: Known, *, disk: Disk) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from comfyfarm.cache.disk import SYSTEM_DISK, Disk
-from comfyfarm.cache.keeper.door import door
+from comfyfarm.cache.keeper.cache_lock import cache_lock
 from comfyfarm.cache.keeper.known import (
     SCHEMA,
     VERSION,
@@ -124,7 +124,7 @@ class Index:
 
     def _repair(self) -> None:
         """Put the broken file aside, and begin a new one with what can be read of its pins and links."""
-        with door(self._root, disk=self._disk, name="repair"):
+        with cache_lock(self._root, disk=self._disk, name="repair"):
             if _is_whole(self.path):  # another process was first
                 return
             pins, links = _salvaged(self.path)

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,28 +11,28 @@ from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.keeper.admission import (
     Admission,
     Bounds,
-    Scene,
+    CacheState,
     admit,
     evictable,
     why_it_stays,
 )
-from comfyfarm.cache.keeper.door import READ_ONLY, door, unwritable
-from comfyfarm.cache.keeper.evict import Kept, evict_named, remove_hard_links
+from comfyfarm.cache.keeper.cache_lock import READ_ONLY, cache_lock, unwritable
+from comfyfarm.cache.keeper.cache_state import look
+from comfyfarm.cache.keeper.evict import EvictReport, evict_named, remove_hard_links
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Known, Pin, write_pins
 from comfyfarm.cache.keeper.leases import Lease, living, take, take_by_blobs
 from comfyfarm.cache.keeper.linking import place_links, place_view
 from comfyfarm.cache.keeper.making_room import admitted, make_room
-from comfyfarm.cache.keeper.notes import count, note_use, remove_pins
+from comfyfarm.cache.keeper.notes import remove_pins, write_notes
 from comfyfarm.cache.keeper.pins_copy import write_copy
-from comfyfarm.cache.keeper.scene import look
 from comfyfarm.cache.pinned import Pinned, Placed
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import TransferError, TryLater
 
 _log = logging.getLogger(__name__)
 
-__all__ = ["Bounds", "Held", "Keeper", "Kept"]
+__all__ = ["Bounds", "EvictReport", "Held", "Keeper"]
 
 
 class Held(NamedTuple):
@@ -89,7 +88,8 @@ class Keeper:
         Raises:
             NoRoom: they do not fit.
         """
-        return admitted(admit({model.sha256: model.size for model in models}, self.look()[0]))
+        wanted = {model.sha256: model.size for model in models}
+        return admitted(admit(wanted, self.look()[0]), self.blobs.root)
 
     def note(
         self,
@@ -107,25 +107,20 @@ class Keeper:
             source: the kind of place they came from, such as `mirror` or `peer`.
             used: files that are used, and count as neither.
         """
-        came = fetched or {}
-        here = {sha: self.blobs.size(sha) for sha in dict.fromkeys((*hits, *came, *used))}
-        if not hits and not came and not any(size is not None for size in here.values()):
-            return
-        now, place = self._clock.now(), mask(source)
-
-        def work(db: sqlite3.Connection) -> None:
-            for sha, size in here.items():
-                if size is not None:
-                    note_use(db, sha, size, now, source=place if sha in came else "")
-            count(db, "hits", len(hits))
-            count(db, "misses", len(came))
-            count(db, "fetched_bytes", sum(came.values()), source=place)
-
         try:
-            self.index.change(work)
+            self._note(hits, fetched or {}, mask(source), used)
         except OSError as exc:
             level = logging.DEBUG if exc.errno in READ_ONLY else logging.WARNING
             _log.log(level, "use is not noted: %s", exc)
+
+    def _note(self, hits: Sequence[str], came: Mapping[str, int], source: str, used: Sequence[str]) -> None:
+        sizes = {sha: self.blobs.size(sha) for sha in dict.fromkeys((*hits, *came, *used))}
+        here = {sha: size for sha, size in sizes.items() if size is not None}
+        now = self._clock.now()
+        if hits or came or here:
+            self.index.change(
+                lambda db: write_notes(db, here, now, hits=len(hits), fetched=came, source=source)
+            )
 
     def link(self, models: Sequence[Placed], models_dir: Path, *, hard: bool = False) -> tuple[Path, ...]:
         """`link_models`, so that evicting knows of the links and cannot come between."""
@@ -147,7 +142,7 @@ class Keeper:
             TryLater: the cache cannot be written.
         """
         pins = [(sha, Pin(who, why, name, self._clock.now())) for sha, name in names.items()]
-        with self._named(), door(self.blobs.root, disk=self._disk):
+        with self._named(), cache_lock(self.blobs.root, disk=self._disk):
             self.index.change(lambda db: write_pins(db, pins))
             write_copy(self.blobs.root, self.index.read().pins, disk=self._disk)
 
@@ -162,38 +157,39 @@ class Keeper:
             TryLater: the cache cannot be written.
         """
         gone: list[str] = []
-        with self._named(), door(self.blobs.root, disk=self._disk):
+        with self._named(), cache_lock(self.blobs.root, disk=self._disk):
             self.index.change(lambda db: gone.extend(remove_pins(db, who, shas)))
             write_copy(self.blobs.root, self.index.read().pins, disk=self._disk)
         return tuple(dict.fromkeys(gone))
 
-    def evict(self, shas: Sequence[str]) -> Kept:
+    def evict(self, shas: Sequence[str]) -> EvictReport:
         """Evict these, except what is pinned or in use.
 
         Raises:
             TryLater: the cache cannot be written; what went before is gone.
         """
-        with self._named(), door(self.blobs.root, disk=self._disk):
-            return self._evict(shas, *self.look(at_the_door=True))
+        with self._named(), cache_lock(self.blobs.root, disk=self._disk):
+            return self._evict(shas, *self.look(is_locked_by_us=True))
 
-    def evict_to(self, size_bytes: int) -> Kept:
+    def evict_to(self, size_bytes: int) -> EvictReport:
         """Evict the longest unused until all blobs together are no larger than this, as far as may be.
 
         Raises:
             TryLater: the cache cannot be written; what went before is gone.
         """
-        with self._named(), door(self.blobs.root, disk=self._disk):
-            scene, known = self.look(at_the_door=True)
-            over = sum(blob.size for blob in scene.blobs.values()) - size_bytes
+        with self._named(), cache_lock(self.blobs.root, disk=self._disk):
+            state, known = self.look(is_locked_by_us=True)
+            over = sum(blob.size for blob in state.blobs.values()) - size_bytes
             leaving = []
-            for sha in evictable(scene, keep={}):
+            for sha in evictable(state, keep={}):
                 if over > 0:
                     leaving.append(sha)
-                    over -= scene.blobs[sha].size
-            kept = self._evict(leaving, scene, known)
+                    over -= state.blobs[sha].size
+            kept = self._evict(leaving, state, known)
         if over <= 0:
             return kept
-        stayed = {sha: why_it_stays(sha, scene) for sha in scene.blobs if sha not in kept.evicted}
+        others = (sha for sha in state.blobs if sha not in kept.evicted)
+        stayed = {sha: why for sha in others if (why := why_it_stays(sha, state))}
         return kept._replace(stayed={**stayed, **kept.stayed})
 
     def quarantine(self, sha256: str, *, reason: str) -> Path | None:
@@ -204,23 +200,26 @@ class Keeper:
         Raises:
             TryLater: the cache cannot be written.
         """
-        with self._named(), door(self.blobs.root, disk=self._disk):
+        with self._named(), cache_lock(self.blobs.root, disk=self._disk):
             remove_hard_links(sha256, self.blobs.path(sha256), self.index.read(), disk=self._disk)
             return self.blobs.quarantine(sha256, reason=reason)
 
-    def look(self, *, at_the_door: bool = False) -> tuple[Scene, Known]:
-        """What lies here, who needs it, and what the index knows. With the door, dead leases are removed."""
+    def look(self, *, is_locked_by_us: bool = False) -> tuple[CacheState, Known]:
+        """What lies here, who needs it, and what the index knows.
+
+        With the cache locked by us, the leases of the dead are removed.
+        """
         known = self.index.read()
-        leases = living(self.blobs.root, sweep_with=self._disk if at_the_door else None)
-        return look(self.blobs, known, leases, self.bounds, with_locks=at_the_door), known
+        leases = living(self.blobs.root, sweep_with=self._disk if is_locked_by_us else None)
+        return look(self.blobs, known, leases, self.bounds, with_locks=is_locked_by_us), known
 
     def _take(self, wanted: Mapping[str, int], who: str) -> tuple[Held, Lease]:
         root = self.blobs.root
         try:
-            with door(root, disk=self._disk):
+            with cache_lock(root, disk=self._disk):
                 missing, evicted = make_room(
                     wanted,
-                    lambda: self.look(at_the_door=True),
+                    lambda: self.look(is_locked_by_us=True),
                     self.blobs,
                     index=self.index,
                     disk=self._disk,
@@ -236,8 +235,8 @@ class Keeper:
         except OSError as exc:
             raise TransferError(unwritable(self.blobs.root, exc)) from exc
 
-    def _evict(self, shas: Sequence[str], scene: Scene, known: Known) -> Kept:
-        return evict_named(shas, self.blobs, scene, known, index=self.index, disk=self._disk)
+    def _evict(self, shas: Sequence[str], state: CacheState, known: Known) -> EvictReport:
+        return evict_named(shas, self.blobs, state, known, index=self.index, disk=self._disk)
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:

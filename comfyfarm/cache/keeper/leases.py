@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
-from comfyfarm.cache.keeper.door import LEASES, is_locked, lock, unlock
+from comfyfarm.cache.keeper.cache_lock import LEASES, is_locked, lock, unlock
 
 _SUFFIX = ".lease"
 
@@ -45,7 +45,7 @@ class Lease:
 
 
 def take(root: Path, files: Mapping[str, int], *, who: str, since: float, disk: Disk) -> Lease:
-    """Write a lease. The door has to be ours: else it may be taken for a dead one.
+    """Write a lease. The cache has to be locked: else it may be taken for a dead one.
 
     Raises:
         OSError: the cache cannot be written. Nothing is left.
@@ -84,7 +84,7 @@ def take_by_blobs(blobs: BlobStore, shas: Sequence[str]) -> Lease:
 
 
 def living(root: Path, *, sweep_with: Disk | None = None) -> Iterator[LeaseNote]:
-    """The leases of living processes. With the door and a disk, those of dead ones are removed."""
+    """The leases of living processes. With the cache locked and a disk, those of dead ones are removed."""
     folder = root / LEASES
     for path in sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else ():
         try:
@@ -110,5 +110,5 @@ def _read(raw: bytes) -> LeaseNote:
         files = {str(sha): int(size) for sha, size in note["files"].items()}
         return LeaseNote(str(note["who"]), float(note["since"]), files)
     except (ValueError, TypeError, KeyError, AttributeError):
-        # Being written just now: whoever has the door never sees one.
+        # Being written just now: whoever has locked the cache never sees one.
         return LeaseNote("a process that is only starting", 0.0, {})

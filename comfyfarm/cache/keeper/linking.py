@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.keeper.door import READ_ONLY, door, unwritable
+from comfyfarm.cache.keeper.cache_lock import READ_ONLY, cache_lock, unwritable
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Link, write_links
 from comfyfarm.cache.layout import link_models, make_view
@@ -28,7 +28,7 @@ def place_links(
         ForeignFile, InputError: as `link_models`.
         TryLater: a folder cannot be written.
     """
-    with _door_if_writable(blobs):
+    with _lock_if_writable(blobs):
         return link_models(
             models, blobs, models_dir, hard=hard, on_links=lambda links: _record(links, blobs, index)
         )
@@ -36,15 +36,15 @@ def place_links(
 
 def place_view(lock_digest: str, models: Sequence[Placed], blobs: BlobStore, *, index: Index) -> Path:
     """`make_view`, likewise."""
-    with _door_if_writable(blobs):
+    with _lock_if_writable(blobs):
         return make_view(lock_digest, models, blobs, on_links=lambda links: _record(links, blobs, index))
 
 
 @contextlib.contextmanager
-def _door_if_writable(blobs: BlobStore) -> Iterator[None]:
+def _lock_if_writable(blobs: BlobStore) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(door(blobs.root, disk=blobs.disk))
+            stack.enter_context(cache_lock(blobs.root, disk=blobs.disk))
         except OSError as exc:
             if exc.errno not in _NO_WRITING:
                 raise TryLater(unwritable(blobs.root, exc)) from exc

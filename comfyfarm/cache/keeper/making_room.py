@@ -1,10 +1,11 @@
-"""Make the room that an admission asks for, with the door held."""
+"""Make the room that an admission asks for, with the cache locked."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
-from comfyfarm.cache.keeper.admission import Admission, Refusal, Scene, admit, missing_of
+from comfyfarm.cache.keeper.admission import Admission, CacheState, Refusal, admit, missing_of
 from comfyfarm.cache.keeper.evict import drop_partial, evict_blobs
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Known
@@ -13,7 +14,7 @@ from comfyfarm.errors import NoRoom
 
 def make_room(
     wanted: Mapping[str, int],
-    look: Callable[[], tuple[Scene, Known]],
+    look: Callable[[], tuple[CacheState, Known]],
     blobs: BlobStore,
     *,
     index: Index,
@@ -27,8 +28,8 @@ def make_room(
     """
     gone: list[str] = []
     while True:
-        scene, known = look()
-        plan = admitted(admit(wanted, scene))
+        state, known = look()
+        plan = admitted(admit(wanted, state), blobs.root)
         for name in plan.drop_quarantined:
             disk.unlink(blobs.root / "quarantine" / name)
         dropped = [drop_partial(blobs.root / ".partial" / sha, disk=disk) for sha in plan.drop_partial]
@@ -36,15 +37,15 @@ def make_room(
         gone.extend(went)
         # Somebody may just have taken one: then others have to leave.
         if all(dropped) and len(went) == len(plan.evict):
-            return tuple(missing_of(wanted, scene)), tuple(gone)
+            return tuple(missing_of(wanted, state)), tuple(gone)
 
 
-def admitted(answer: Admission | Refusal) -> Admission:
-    """The admission.
+def admitted(answer: Admission | Refusal, root: Path) -> Admission:
+    """The admission to the cache at `root`.
 
     Raises:
         NoRoom: it is a refusal.
     """
     if isinstance(answer, Refusal):
-        raise NoRoom(answer.reason)
+        raise NoRoom(f"{root}: {answer.reason}")
     return answer

@@ -1,7 +1,33 @@
 """What is written into the index, as work within one transaction."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+
+def write_notes(
+    db: sqlite3.Connection,
+    here: Mapping[str, int],
+    now: float,
+    *,
+    hits: int,
+    fetched: Mapping[str, int],
+    source: str,
+) -> None:
+    """What was used at this Unix time in seconds, and is here: sizes by SHA-256.
+
+    Args:
+        db: the index.
+        here: all of it.
+        now: when.
+        hits: how many of them nobody had to fetch.
+        fetched: bytes that came from `source`, by SHA-256 of files that had to come.
+        source: a kind of place.
+    """
+    for sha, size in here.items():
+        note_use(db, sha, size, now, source=source if sha in fetched else "")
+    count(db, "hits", hits)
+    count(db, "misses", len(fetched))
+    count(db, "fetched_bytes", sum(fetched.values()), source=source)
 
 
 def note_use(db: sqlite3.Connection, sha256: str, size: int, now: float, *, source: str = "") -> None:

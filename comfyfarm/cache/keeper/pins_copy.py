@@ -16,7 +16,7 @@ _NAME = "pins.json"
 
 
 def write_copy(root: Path, pins: Mapping[str, tuple[Pin, ...]], *, disk: Disk) -> None:
-    """Replace the copy, with the door held.
+    """Replace the copy, with the cache locked.
 
     Raises:
         OSError: the cache cannot be written; the older copy stays.

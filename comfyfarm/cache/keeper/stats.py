@@ -36,20 +36,20 @@ class CacheStats(BaseModel):
 
 def read_stats(keeper: Keeper) -> CacheStats:
     """The figures as they are now; nothing is changed."""
-    scene, known = keeper.look()
-    sizes = {sha: blob.size for sha, blob in scene.blobs.items()}
+    state, known = keeper.look()
+    sizes = {sha: blob.size for sha, blob in state.blobs.items()}
     counters = known.counters
     return CacheStats(
         files=len(sizes),
         bytes=sum(sizes.values()),
-        pinned_bytes=_sum(sizes, scene.pins),
-        in_use_bytes=_sum(sizes, scene.in_use),
-        partial_bytes=sum(scene.partial.values()),
-        promised_bytes=sum(scene.promised.values()),
-        quarantined_bytes=sum(scene.quarantined.values()),
-        quota_bytes=scene.bounds.quota_bytes,
-        keep_free_bytes=scene.bounds.free_bytes,
-        free_bytes=scene.disk_free_bytes,
+        pinned_bytes=_sum(sizes, state.pins),
+        in_use_bytes=_sum(sizes, state.in_use),
+        partial_bytes=sum(state.partial.values()),
+        promised_bytes=sum(state.promised.values()),
+        quarantined_bytes=sum(state.quarantined.values()),
+        quota_bytes=state.bounds.quota_bytes,
+        keep_free_bytes=state.bounds.free_bytes,
+        free_bytes=state.disk_free_bytes,
         hits=counters.get(("hits", ""), 0),
         misses=counters.get(("misses", ""), 0),
         fetched_bytes={

@@ -2,27 +2,23 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from comfyfarm.cache.mirrors.entry import MirrorEntry, mirror_key, mirror_source, read_entry, write_entry
+from comfyfarm.cache.mirrors.entry import MirrorEntry, mirror_key, read_entry, write_entry
 from comfyfarm.cache.mirrors.hashes import Hashes, hashes_of
 from comfyfarm.cache.mirrors.opened import without_secrets
 from comfyfarm.cache.mirrors.read_back import read_back
-from comfyfarm.cache.places.place import ObjectPlace, PutFile
+from comfyfarm.cache.places.place import ObjectPlace, OnBytes, PutFile, go_on, untold
 from comfyfarm.errors import CorruptBytes, StoreError
-
-__all__ = ["Known", "add_file", "is_mirrored", "mirror_source"]
 
 _log = logging.getLogger(__name__)
 
-OnBytes = Callable[[int], None]
 _TRIES = 3
 """Two that describe one file at once see each other's names in the second, as a rule."""
 
 
-class Known(NamedTuple):
+class FileFacts(NamedTuple):
     """What is known of a file besides its bytes."""
 
     names: tuple[str, ...] = ()
@@ -36,7 +32,7 @@ class Known(NamedTuple):
 async def add_file(
     place: ObjectPlace,
     path: Path,
-    known: Known | None = None,
+    known: FileFacts | None = None,
     *,
     sha256: str | None = None,
     deep: bool = False,
@@ -59,20 +55,20 @@ async def add_file(
         CorruptBytes: it is not what it must be.
         StoreError: the mirror did not take it.
     """
-    told = on_bytes or _untold
+    told = on_bytes or untold
     hashes = await asyncio.to_thread(hashes_of, path, told)
     if sha256 is not None and hashes.sha256 != sha256:
         raise CorruptBytes(f"{path}: its SHA-256 is {hashes.sha256}, and {sha256} was expected")
     put = PutFile(name=mirror_key(hashes.sha256), file=path, sha256=hashes.sha256, size=hashes.size)
     await _put(place, put, hashes, told, deep=deep)
-    entry = await _describe(place, hashes, known or Known(), name=path.name)
+    entry = await _describe(place, hashes, known or FileFacts(), name=path.name)
     if await place.size_of(put.name) != put.size:
         # A clean-up that found the file unused a moment ago took it away; what is described now is kept.
-        await _put(place, put, hashes, _untold, deep=False)
+        await _put(place, put, hashes, untold, deep=False)
     return entry
 
 
-async def is_mirrored(place: ObjectPlace, sha256: str, size: int, known: Known) -> bool:
+async def is_mirrored(place: ObjectPlace, sha256: str, size: int, known: FileFacts) -> bool:
     """Whether the mirror has a file and an entry of it, to which what is known is added.
 
     Its bytes are right by the server's word; where that says nothing, by their number.
@@ -86,7 +82,8 @@ async def is_mirrored(place: ObjectPlace, sha256: str, size: int, known: Known) 
     if await place.holds(mirror_key(sha256), sha256=sha256, size=size, part_sha256=entry.parts) is False:
         return False
     await _describe(place, Hashes(sha256, size, entry.parts), known, name=sha256)
-    return True
+    # A clean-up that found the file unused a moment ago may just have taken it away.
+    return await place.size_of(mirror_key(sha256)) == size
 
 
 async def _put(place: ObjectPlace, put: PutFile, hashes: Hashes, told: OnBytes, *, deep: bool) -> None:
@@ -99,7 +96,7 @@ async def _put(place: ObjectPlace, put: PutFile, hashes: Hashes, told: OnBytes, 
         if await place.put_file(put, mode="overwrite", part_sha256=hashes.parts, on_bytes=told):
             return
         # The store vouches for bytes that we have read to be others.
-        await place.remove([put.name], guard=_go_on)
+        await place.remove([put.name], guard=go_on)
     if not await place.put_file(put, mode="create", part_sha256=hashes.parts, on_bytes=told):
         told(put.size)
 
@@ -111,12 +108,12 @@ async def _holds(place: ObjectPlace, put: PutFile, hashes: Hashes, *, deep: bool
         return None
     is_right = await place.holds(put.name, sha256=put.sha256, size=put.size, part_sha256=hashes.parts)
     if is_right is None or (deep and is_right):
-        found = await read_back(place, put.name, size, on_bytes=_untold)
+        found = await read_back(place, put.name, size, on_bytes=untold)
         is_right = found.sha256 == put.sha256
     return is_right
 
 
-async def _describe(place: ObjectPlace, hashes: Hashes, known: Known, *, name: str) -> MirrorEntry:
+async def _describe(place: ObjectPlace, hashes: Hashes, known: FileFacts, *, name: str) -> MirrorEntry:
     for _ in range(_TRIES):
         before = await read_entry(place, hashes.sha256)
         entry = _joined(hashes, known, before, name=name)
@@ -128,7 +125,7 @@ async def _describe(place: ObjectPlace, hashes: Hashes, known: Known, *, name: s
     raise StoreError(f"{place.address}: the entry of {hashes.sha256} does not stay as it is written")
 
 
-def _joined(hashes: Hashes, known: Known, before: MirrorEntry | None, *, name: str) -> MirrorEntry:
+def _joined(hashes: Hashes, known: FileFacts, before: MirrorEntry | None, *, name: str) -> MirrorEntry:
     source = without_secrets(known.source) if known.source else None
     return MirrorEntry(
         sha256=hashes.sha256,
@@ -139,11 +136,3 @@ def _joined(hashes: Hashes, known: Known, before: MirrorEntry | None, *, name: s
         licence=known.licence or (before.licence if before else None),
         parts=hashes.parts,
     )
-
-
-def _untold(_count: int) -> None:
-    """Nobody asked."""
-
-
-def _go_on() -> None:
-    """Nothing stops a removal."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from comfyfarm.cache.mirrors.entry import MirrorEntry, meta_key, mirror_key
 from comfyfarm.cache.mirrors.inventory import Inventory, read_entries
-from comfyfarm.cache.places.place import ObjectPlace, Upload
+from comfyfarm.cache.places.place import ObjectPlace, Upload, go_on
 from comfyfarm.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
@@ -98,12 +98,12 @@ async def remove_rubbish(
     gone = []
     for one in rubbish.files:
         if one.has_entry:
-            await place.remove([meta_key(one.sha256)], guard=_go_on)
+            await place.remove([meta_key(one.sha256)], guard=go_on)
         if one.has_file:
             if await place.size_of(meta_key(one.sha256)) is not None:
                 _log.info("%s: put in again just now; it stays", one.sha256)
                 continue
-            await place.remove([mirror_key(one.sha256)], guard=_go_on)
+            await place.remove([mirror_key(one.sha256)], guard=go_on)
         gone.append(one)
         if on_removed is not None:
             on_removed(one)
@@ -130,7 +130,3 @@ def title(entry: MirrorEntry) -> str:
 
 def _seconds(moment: datetime) -> float:
     return moment.timestamp()
-
-
-def _go_on() -> None:
-    """Nothing stops a removal."""

@@ -7,20 +7,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.addresses import is_address
 from comfyfarm.cache.blobs import blob_key
-from comfyfarm.cache.places.place import PART_BYTES, ObjectPlace
+from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.ids import Sha256
-
-__all__ = [
-    "BLOBS",
-    "META",
-    "PART_BYTES",
-    "MirrorEntry",
-    "meta_key",
-    "mirror_key",
-    "mirror_source",
-    "read_entry",
-    "write_entry",
-]
 
 META = "meta/"
 """Before the key of every entry."""

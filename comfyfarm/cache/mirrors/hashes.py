@@ -1,11 +1,11 @@
 """A file's SHA-256 as a whole and of each of its parts, in one reading."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from comfyfarm.cache.mirrors.entry import PART_BYTES
+from comfyfarm.cache.pinned import PART_BYTES
 from comfyfarm.errors import InputError
 
 _READ_BYTES = 4 << 20
@@ -46,6 +46,13 @@ class Hashing:
         """What it was."""
         rest = (self._part.hexdigest(),) if self._size % PART_BYTES else ()
         return Hashes(self._whole.hexdigest(), self._size, (*self._parts, *rest))
+
+
+def bad_parts(known: Sequence[str], found: Sequence[str]) -> tuple[int, ...]:
+    """Numbers of the parts that are not what is known of them; empty where that says nothing."""
+    if len(known) != len(found):
+        return ()
+    return tuple(number for number, pair in enumerate(zip(known, found, strict=True)) if pair[0] != pair[1])
 
 
 def hashes_of(path: Path, told: Callable[[int], None]) -> Hashes:

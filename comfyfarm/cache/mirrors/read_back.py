@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from comfyfarm.cache.mirrors.entry import PART_BYTES
 from comfyfarm.cache.mirrors.hashes import Hashes, Hashing, hashes_of
+from comfyfarm.cache.pinned import PART_BYTES
 from comfyfarm.cache.places.folder import FolderPlace
 from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.cache.places.remote import RemotePlace

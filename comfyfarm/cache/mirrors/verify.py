@@ -1,21 +1,21 @@
 """Whether a mirror's files are what their names say, by the server's word or by reading them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from comfyfarm.cache.mirrors.entry import PART_BYTES, MirrorEntry, mirror_key, read_entry
+from comfyfarm.cache.mirrors.entry import MirrorEntry, mirror_key, read_entry
+from comfyfarm.cache.mirrors.hashes import bad_parts
 from comfyfarm.cache.mirrors.inventory import Inventory
 from comfyfarm.cache.mirrors.read_back import read_back
-from comfyfarm.cache.places.place import ObjectPlace
+from comfyfarm.cache.pinned import PART_BYTES
+from comfyfarm.cache.places.place import ObjectPlace, OnBytes, untold
 
 FILES_AT_ONCE = 16
 READ_AT_ONCE = 2
 """As each reads ahead, and hashing takes a core."""
-
-OnBytes = Callable[[int], None]
 
 
 class Problem(BaseModel):
@@ -60,7 +60,7 @@ async def verify(
 
     async def one(sha256: str) -> _Found:
         async with slots:
-            return await _verify_one(place, sha256, deep=deep, on_bytes=on_bytes or _untold)
+            return await _verify_one(place, sha256, deep=deep, on_bytes=on_bytes or untold)
 
     wanted = tuple(dict.fromkeys(shas))
     found = await asyncio.gather(*map(one, wanted))
@@ -81,9 +81,9 @@ async def _verify_one(place: ObjectPlace, sha256: str, *, deep: bool, on_bytes: 
     size = await place.size_of(mirror_key(sha256))
     names = entry.names if entry else ()
 
-    def wrong(code: str, detail: str, bad_parts: Iterable[int] = ()) -> _Found:
-        bad = tuple(bad_parts)
-        return _Found(Problem(sha256=sha256, code=code, detail=detail, names=names, bad_parts=bad))
+    def wrong(code: str, detail: str, bad: Iterable[int] = ()) -> _Found:
+        problem = Problem(sha256=sha256, code=code, detail=detail, names=names, bad_parts=tuple(bad))
+        return _Found(problem)
 
     if size is None:
         return wrong("no_file", "the file is not there" + (", only what is known of it" if entry else ""))
@@ -92,9 +92,9 @@ async def _verify_one(place: ObjectPlace, sha256: str, *, deep: bool, on_bytes: 
     is_right = None if deep else await _by_the_server(place, sha256, size, entry)
     # What the server denies is read before it is called wrong: sent in other parts it has another checksum.
     if deep or is_right is False:
-        found = await read_back(place, mirror_key(sha256), size, on_bytes=on_bytes if deep else _untold)
+        found = await read_back(place, mirror_key(sha256), size, on_bytes=on_bytes if deep else untold)
         if found.sha256 != sha256:
-            bad = _bad_parts(found.parts, entry)
+            bad = bad_parts(entry.parts if entry else (), found.parts)
             return wrong("wrong_bytes", f"its bytes are those of {found.sha256}{_said(bad)}", bad)
         if entry is not None and entry.parts != found.parts:
             return wrong("wrong_parts", "the file is right, and the hashes of its parts are not")
@@ -111,19 +111,9 @@ async def _by_the_server(
     return await place.holds(mirror_key(sha256), sha256=sha256, size=size, part_sha256=parts)
 
 
-def _bad_parts(found: Sequence[str], entry: MirrorEntry | None) -> tuple[int, ...]:
-    if entry is None or len(entry.parts) != len(found):
-        return ()
-    return tuple(n for n, pair in enumerate(zip(found, entry.parts, strict=True)) if pair[0] != pair[1])
-
-
 def _said(bad: Sequence[int]) -> str:
     if not bad:
         return ""
     mib = PART_BYTES >> 20
     at = ", ".join(f"{number * mib}-{(number + 1) * mib}" for number in bad[:8])
     return f"; wrong at MiB {at}{', …' if len(bad) > 8 else ''}"
-
-
-def _untold(_count: int) -> None:
-    """Nobody asked."""

@@ -26,7 +26,7 @@ class Presence(Enum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class PeerAnswer:
     """What a peer says of a file."""
 
     peer_id: str
@@ -41,7 +41,7 @@ class PeerGone(Exception):
     """It did not answer, or not as a peer does."""
 
 
-def ask(url: str, model: Pinned, *, token: str | None) -> Answer:
+def ask(url: str, model: Pinned, *, token: str | None) -> PeerAnswer:
     """Ask a peer for a file; takes `CONNECT_S` and `ANSWER_S` at most, where its name is known.
 
     Raises:
@@ -67,7 +67,7 @@ def _connection(url: str) -> HTTPConnection:
     return kind(parts.hostname or "", parts.port, timeout=CONNECT_S)
 
 
-def _read(response: HTTPResponse, model: Pinned) -> Answer:
+def _read(response: HTTPResponse, model: Pinned) -> PeerAnswer:
     peer_id = response.headers.get(PEER_ID, "")
     status = response.status
     if status == 401:
@@ -75,8 +75,8 @@ def _read(response: HTTPResponse, model: Pinned) -> Answer:
     if not _ID.fullmatch(peer_id) or status not in {200, 404, 503}:
         raise PeerGone(f"answered {status}, as no peer does")
     if status == 200 and response.headers.get("Content-Length") == str(model.size):
-        return Answer(peer_id, Presence.HERE)
+        return PeerAnswer(peer_id, Presence.HERE)
     if status == 503 and COMING in response.headers:
         progress = f"{response.headers[COMING]} {response.headers.get(MOVED, '')}"
-        return Answer(peer_id, Presence.COMING, progress=progress, is_busy=True)
-    return Answer(peer_id, Presence.ABSENT, is_busy=status == 503 or BUSY in response.headers)
+        return PeerAnswer(peer_id, Presence.COMING, progress=progress, is_busy=True)
+    return PeerAnswer(peer_id, Presence.ABSENT, is_busy=status == 503 or BUSY in response.headers)

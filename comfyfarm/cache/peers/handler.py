@@ -27,7 +27,7 @@ SILENT_S = 30.0
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServedCache:
     """What a server gives, and to whom."""
 
     blobs: BlobStore
@@ -47,8 +47,8 @@ class PeerHandler(BaseHTTPRequestHandler):
     timeout = SILENT_S
     disable_nagle_algorithm = True
 
-    def __init__(self, request: Any, client: Any, server: BaseServer, *, offer: Offer) -> None:
-        self._offer = offer
+    def __init__(self, request: Any, client: Any, server: BaseServer, *, served: ServedCache) -> None:
+        self._served = served
         super().__init__(request, client, server)  # which answers, until the connection ends
 
     def log_message(self, format: str, *args: object) -> None:
@@ -56,9 +56,9 @@ class PeerHandler(BaseHTTPRequestHandler):
 
     def send_response(self, code: int, message: str | None = None) -> None:
         """Every answer, those of the class above too, is counted and says who answers."""
-        self._offer.counts.answered(code)
+        self._served.counts.answered(code)
         super().send_response(code, message)
-        self.send_header(PEER_ID, self._offer.own_id)
+        self.send_header(PEER_ID, self._served.own_id)
 
     def do_HEAD(self) -> None:
         """As GET, without the body."""
@@ -68,31 +68,31 @@ class PeerHandler(BaseHTTPRequestHandler):
         """Answer one request."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # its body stays unread
-        token, sha256 = self._offer.token, sha256_of(self.path)
+        token, sha256 = self._served.token, sha256_of(self.path)
         if token is not None and not is_shown(token, self.headers.get("Authorization")):
             self._say(HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer"})
         elif sha256 is not None:
             self._blob(sha256)
         elif self.path == "/whoami":
-            self._say(HTTPStatus.OK, json.dumps({"id": self._offer.own_id}), kind="application/json")
+            self._say(HTTPStatus.OK, json.dumps({"id": self._served.own_id}), kind="application/json")
         elif self.path == "/metrics":
             self._say(HTTPStatus.OK, self._metrics(), kind="text/plain; version=0.0.4; charset=utf-8")
         else:
             self._say(HTTPStatus.NOT_FOUND)
 
     def _metrics(self) -> str:
-        own = self._offer.counts.text()
+        own = self._served.counts.text()
         try:
-            return own + self._offer.more_metrics()
+            return own + self._served.more_metrics()
         except OSError as exc:
-            _log.warning("%s: no figures of the cache: %s", self._offer.blobs.root, exc.strerror)
+            _log.warning("%s: no figures of the cache: %s", self._served.blobs.root, exc.strerror)
             return own
 
     def _blob(self, sha256: str) -> None:
-        file = _open_blob(self._offer.blobs, sha256)
-        found = None if file else coming(self._offer.blobs, sha256)
+        file = _open_blob(self._served.blobs, sha256)
+        found = None if file else coming(self._served.blobs, sha256)
         # It may have become whole between the two looks.
-        file = file or (None if found else _open_blob(self._offer.blobs, sha256))
+        file = file or (None if found else _open_blob(self._served.blobs, sha256))
         if file is not None:
             with file:
                 self._give(file, os.fstat(file.fileno()).st_size, f'"{sha256}"')
@@ -100,7 +100,7 @@ class PeerHandler(BaseHTTPRequestHandler):
             far = {COMING: str(found.durable_bytes), MOVED: str(found.moved_ns), "Retry-After": "1"}
             self._say(HTTPStatus.SERVICE_UNAVAILABLE, headers=far)
         else:
-            self._say(HTTPStatus.NOT_FOUND, headers={BUSY: "1"} if is_fetching(self._offer.blobs) else {})
+            self._say(HTTPStatus.NOT_FOUND, headers={BUSY: "1"} if is_fetching(self._served.blobs) else {})
 
     def _give(self, file: BinaryIO, size: int, etag: str) -> None:
         if not is_match(self.headers.get("If-Match"), etag):
@@ -131,7 +131,7 @@ class PeerHandler(BaseHTTPRequestHandler):
             self.connection.sendfile(file, wanted.start, len(wanted))
         finally:
             sent = file.tell() - wanted.start
-            self._offer.counts.sent(sent)
+            self._served.counts.sent(sent)
             self.close_connection = self.close_connection or sent != len(wanted)
 
     def _say(

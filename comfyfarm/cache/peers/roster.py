@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Sequence
 
-from comfyfarm.cache.peers.asking import Answer
+from comfyfarm.cache.peers.asking import PeerAnswer
 from comfyfarm.cache.peers.protocol import peer_url
 from comfyfarm.cache.peers.turns import turns
 from comfyfarm.clock import Clock
@@ -27,6 +27,8 @@ class _Peer:
         self.peer_id: str | None = None
         self.rests_until = 0.0
         self.is_distrusted = False
+        self.trouble = ""
+        """Why it was last left alone."""
         self.quiet_since: float | None = None
 
 
@@ -45,11 +47,10 @@ class Roster:
             return tuple(peer.url for peer in there)
         known = {peer.peer_id: peer.url for peer in there if peer.peer_id is not None}
         first = [known[name] for name in turns(sha256, known)[: MOST_ASKED // 2]]
-        unknown = [peer.url for peer in there if peer.peer_id is None]
-        rest = [peer.url for peer in there if peer.url not in {*first, *unknown}]
-        return (*first, *unknown, *random.sample(rest, min(len(rest), MOST_ASKED // 2)))
+        rest = [peer.url for peer in there if peer.url not in first]
+        return (*first, *random.sample(rest, MOST_ASKED - len(first)))
 
-    def heard(self, url: str, answer: Answer) -> None:
+    def heard(self, url: str, answer: PeerAnswer) -> None:
         """A peer answered."""
         peer = self._peers[url]
         if peer.peer_id is None and answer.peer_id == self._own_id:
@@ -63,12 +64,19 @@ class Roster:
     def rest(self, url: str, reason: str) -> None:
         """Do not ask it for a while."""
         _log.warning("peer %s is left alone for %.0f s: %s", url, REST_S, reason)
+        self._peers[url].trouble = reason
         self._peers[url].rests_until = self._clock.monotonic() + REST_S
 
     def distrust(self, url: str) -> None:
         """Never ask it again."""
         _log.warning("peer %s gave wrong bytes: it is asked no more", url)
+        self._peers[url].trouble = "gave wrong bytes"
         self._peers[url].is_distrusted = True
+
+    def troubles(self) -> dict[str, str]:
+        """Those that are not asked at the moment, and why; ourselves left out."""
+        away = (peer for peer in self._peers.values() if not self._is_there(peer))
+        return {peer.url: peer.trouble for peer in away if peer.peer_id != self._own_id}
 
     def url_of(self, address: str) -> str | None:
         """The peer to which the address of a file belongs."""

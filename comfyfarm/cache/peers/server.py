@@ -19,7 +19,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.peers.handler import Offer, PeerHandler
+from comfyfarm.cache.peers.handler import PeerHandler, ServedCache
 from comfyfarm.cache.peers.identity import cache_id
 from comfyfarm.cache.peers.protocol import PEER_ID, checked_token
 from comfyfarm.errors import UsageError
@@ -39,14 +39,14 @@ class PeerServer(ThreadingMixIn, HTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, offer: Offer, place: tuple[Any, ...], *, most_connections: int) -> None:
-        self._offer = offer
+    def __init__(self, served: ServedCache, place: tuple[Any, ...], *, most_connections: int) -> None:
+        self._served = served
         self._slots = threading.BoundedSemaphore(most_connections)
         self._refusals = threading.BoundedSemaphore(_MOST_REFUSALS)
         self._open: set[socket.socket] = set()
         self._changed = threading.Condition()
         self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
-        super().__init__((place[0], place[1]), partial(PeerHandler, offer=offer))
+        super().__init__((place[0], place[1]), partial(PeerHandler, served=served))
 
     @property
     def url(self) -> str:
@@ -93,8 +93,8 @@ class PeerServer(ThreadingMixIn, HTTPServer):
         self._slots.release()
 
     def _refuse(self, request: socket.socket) -> None:
-        self._offer.counts.answered(503)
-        lines = ("HTTP/1.1 503 Service Unavailable", f"{PEER_ID}: {self._offer.own_id}", "Retry-After: 1",
+        self._served.counts.answered(503)
+        lines = ("HTTP/1.1 503 Service Unavailable", f"{PEER_ID}: {self._served.own_id}", "Retry-After: 1",
                  "Content-Length: 0", "Connection: close", "", "")  # fmt: skip
         with contextlib.suppress(OSError):
             request.settimeout(_REFUSE_S)
@@ -144,9 +144,9 @@ def open_server(
             f"{host} can be reached from elsewhere: set COMFYFARM_PEER_TOKEN, the same on all hosts"
         )
     shown = None if token is None else checked_token(token)
-    offer = Offer(blobs, _own_id(blobs), shown, more_metrics=more_metrics)
+    served = ServedCache(blobs, _own_id(blobs), shown, more_metrics=more_metrics)
     try:
-        return PeerServer(offer, place, most_connections=most_connections)
+        return PeerServer(served, place, most_connections=most_connections)
     except OSError as exc:
         taken = "the port is taken; choose another with --port"
         reason = taken if exc.errno == errno.EADDRINUSE else exc.strerror or str(exc)
@@ -163,7 +163,7 @@ def _place(host: str, port: int) -> tuple[Any, ...]:
 
 def _own_id(blobs: BlobStore) -> str:
     try:
-        return cache_id(blobs.root)
+        return cache_id(blobs.root, disk=blobs.disk)
     except OSError as exc:
         # It can be served all the same, and cannot be hydrated: nobody needs to know it again.
         _log.warning("%s: keeps no id: %s", blobs.root, exc.strerror)

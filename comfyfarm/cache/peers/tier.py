@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from comfyfarm.cache.blobs import blob_key
-from comfyfarm.cache.peers.asking import ANSWER_S, CONNECT_S, Answer, PeerGone, Presence, ask
+from comfyfarm.cache.peers.asking import ANSWER_S, CONNECT_S, PeerAnswer, PeerGone, Presence, ask
 from comfyfarm.cache.peers.protocol import bearer, checked_token
 from comfyfarm.cache.peers.roster import Roster
 from comfyfarm.cache.pinned import Pinned
@@ -92,7 +92,7 @@ class PeerTier:
             stop: what it raises comes out of here.
         """
         offered: set[str] = set()
-        vigil = _Vigil(self._clock, longest_s=LONGEST_S + model.size / SLOWEST_BYTES_PER_S)
+        waiting = _Waiting(self._clock, longest_s=LONGEST_S + model.size / SLOWEST_BYTES_PER_S)
         while len(offered) < MOST_SOURCES:
             answers = self._ask(model, offered, stop)
             here = [url for url, answer in answers.items() if answer.presence is Presence.HERE]
@@ -100,38 +100,44 @@ class PeerTier:
             for url in here[: MOST_SOURCES - len(offered)]:
                 offered.add(url)
                 yield PeerFile(f"{url}/{blob_key(model.sha256)}", self._token)
-            if not here and not self._is_worth_waiting(model, vigil, answers):
+            if not here and not self._is_worth_waiting(model, waiting, answers):
                 return
             if not here:
-                self._wait(vigil.poll_s(), stop)
+                self._wait(waiting.poll_s(), stop)
 
     def distrust(self, address: str) -> None:
         """Bytes from this address (of a peer, or of a file there) were wrong: never ask that peer again."""
         if (url := self._roster.url_of(address)) is not None:
             self._roster.distrust(url)
 
+    def troubles(self) -> Mapping[str, str]:
+        """Peers that are left alone, for a while or for good, and why."""
+        return self._roster.troubles()
+
     def rest(self, address: str, reason: str) -> None:
         """A transfer from this address broke off: leave that peer alone for a while."""
         if (url := self._roster.url_of(address)) is not None:
             self._roster.rest(url, reason)
 
-    def _is_worth_waiting(self, model: Pinned, vigil: "_Vigil", answers: Mapping[str, Answer]) -> bool:
+    def _is_worth_waiting(
+        self, model: Pinned, waiting: "_Waiting", answers: Mapping[str, PeerAnswer]
+    ) -> bool:
         ahead = self._roster.ahead(model.sha256)
-        growing, stalled = vigil.look(answers, ahead)
-        if vigil.is_over():
+        growing, stalled = waiting.look(answers, ahead)
+        if waiting.is_over():
             return False
         turns_before = min(len(set(ahead) - stalled), MOST_TURNS)
-        return bool(growing) or vigil.idle_s() < turns_before * GRACE_S
+        return bool(growing) or waiting.idle_s() < turns_before * GRACE_S
 
-    def _ask(self, model: Pinned, but: set[str], stop: Stop) -> dict[str, Answer]:
+    def _ask(self, model: Pinned, but: set[str], stop: Stop) -> dict[str, PeerAnswer]:
         """Ask all at once, each in its own thread: one that is gone delays nobody for more than its time."""
         urls = [url for url in self._roster.askable(model.sha256) if url not in but]
-        heard: queue.SimpleQueue[tuple[str, Answer | PeerGone]] = queue.SimpleQueue()
+        heard: queue.SimpleQueue[tuple[str, PeerAnswer | PeerGone]] = queue.SimpleQueue()
         for url in urls:
             threading.Thread(
                 target=self._ask_one, args=(url, model, heard), name="ask-peer", daemon=True
             ).start()
-        answers: dict[str, Answer] = {}
+        answers: dict[str, PeerAnswer] = {}
         silent = set(urls)
         ends = self._clock.monotonic() + CONNECT_S + ANSWER_S + 1
         while silent and self._clock.monotonic() < ends:
@@ -147,14 +153,14 @@ class PeerTier:
         return answers
 
     def _ask_one(
-        self, url: str, model: Pinned, heard: "queue.SimpleQueue[tuple[str, Answer | PeerGone]]"
+        self, url: str, model: Pinned, heard: "queue.SimpleQueue[tuple[str, PeerAnswer | PeerGone]]"
     ) -> None:
         try:
             heard.put((url, ask(url, model, token=self._token)))
         except PeerGone as exc:
             heard.put((url, exc))
 
-    def _note(self, url: str, answer: Answer | PeerGone, answers: dict[str, Answer]) -> None:
+    def _note(self, url: str, answer: PeerAnswer | PeerGone, answers: dict[str, PeerAnswer]) -> None:
         if isinstance(answer, PeerGone):
             self._roster.rest(url, str(answer))
             return
@@ -169,7 +175,7 @@ class PeerTier:
             pause(min(left, _STOP_WITHIN_S))
 
 
-class _Vigil:
+class _Waiting:
     """How long one file has been waited for, and whether it grows anywhere meanwhile."""
 
     def __init__(self, clock: Clock, *, longest_s: float) -> None:
@@ -179,7 +185,7 @@ class _Vigil:
         self._seen: dict[str, tuple[str, float]] = {}
         self._poll_s = _FIRST_POLL_S
 
-    def look(self, answers: Mapping[str, Answer], ahead: Collection[str]) -> tuple[set[str], set[str]]:
+    def look(self, answers: Mapping[str, PeerAnswer], ahead: Collection[str]) -> tuple[set[str], set[str]]:
         """At which peers the file is coming: those where it grew of late, and those where it did not.
 
         Those `ahead` of us have longer to move; so of two that wait for each other one goes on soon.

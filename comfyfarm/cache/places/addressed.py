@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from comfyfarm.cache.places.request import Request
+from comfyfarm.cache.places.signing import Presigned
 from comfyfarm.clock import Clock, SystemClock
 
 PRESIGNED_FOR_S = 3600
@@ -15,7 +16,7 @@ PRESIGNED_SPARE_S = 600
 class PresignedObject:
     """An object of a bucket, by an address that is signed on this machine."""
 
-    def __init__(self, address: str, sign: Callable[[int], str], *, clock: Clock | None = None) -> None:
+    def __init__(self, address: str, sign: Callable[[int], Presigned], *, clock: Clock | None = None) -> None:
         """`sign`: makes an address that is good for so many seconds; `address` is the masked one."""
         self._address = address
         self._sign = sign
@@ -47,8 +48,12 @@ class PresignedObject:
         return True
 
     def _make(self) -> None:
-        self._good_until = self._clock.now() + PRESIGNED_FOR_S - PRESIGNED_SPARE_S
-        self._request = Request(self._sign(PRESIGNED_FOR_S))
+        now = self._clock.now()
+        signed = self._sign(PRESIGNED_FOR_S)
+        # Where the credentials end before, it does as well.
+        ends_at = now + PRESIGNED_FOR_S
+        self._good_until = min(ends_at, signed.ends_at or ends_at) - PRESIGNED_SPARE_S
+        self._request = Request(signed.url)
 
 
 class WebFile:

@@ -1,4 +1,4 @@
-"""An S3-compatible bucket as a place: written on a road of our own, read through obstore or by address."""
+"""An S3-compatible bucket as a place: written by requests of our own, read through obstore or by address."""
 
 import contextlib
 import mimetypes
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from comfyfarm.addresses import mask
 from comfyfarm.cache.places import remote
 from comfyfarm.cache.places.addressed import PresignedObject
-from comfyfarm.cache.places.bucket_puts import Road, put_bytes, put_file
+from comfyfarm.cache.places.bucket_puts import PutTarget, put_bytes, put_file
 from comfyfarm.cache.places.connections import Connections
 from comfyfarm.cache.places.multipart import abort
 from comfyfarm.cache.places.multipart_listing import list_uploads
@@ -24,16 +24,18 @@ from comfyfarm.cache.places.place import (
     PutFile,
     S3Access,
     Upload,
+    go_on,
     read_s3_access,
     s3_endpoint,
     s3_region,
+    untold,
 )
 from comfyfarm.cache.places.remote import RemotePlace, Store
 from comfyfarm.cache.places.request import Addressed
 from comfyfarm.cache.places.s3_calls import MAX_CONNECTIONS, Calls, Refused
-from comfyfarm.cache.places.s3_objects import agrees, composite_of, head, to_hexadecimal
+from comfyfarm.cache.places.s3_objects import agrees, composite_of, head
 from comfyfarm.cache.places.signing import Bucket, Signer
-from comfyfarm.cache.places.threads import in_thread, in_threads
+from comfyfarm.cache.places.threads import in_threads, run_in_thread
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import StoreError, UsageError
 
@@ -47,14 +49,6 @@ ASKED_ALONE = 3
 """So few files are looked at one by one before they are put again; more, by one list of what is there."""
 _CREDENTIAL_S = 900
 """After so long obstore asks again for the credentials that it signs with."""
-
-
-def _untold(_number: int) -> None:
-    """Nobody asked."""
-
-
-def _unguarded() -> None:
-    """Nobody else may have it."""
 
 
 class BucketPlace(RemotePlace):
@@ -76,7 +70,7 @@ class BucketPlace(RemotePlace):
     def addressed(self, name: str = "") -> Addressed:
         """An object, by an address that is signed on this machine and made anew in time."""
         key = self.key(name)
-        return PresignedObject(self.shown(name), lambda expires_s: self._calls.presign(key, expires_s))
+        return PresignedObject(self.shown(name), partial(self._calls.presign, key))
 
     async def put_bytes(self, name: str, data: bytes) -> None:
         """Write a small object, replacing what is there."""
@@ -96,7 +90,7 @@ class BucketPlace(RemotePlace):
         """
 
         def work(calls: Calls) -> bool:
-            return self._put(calls, put, mode, part_sha256=part_sha256, told=on_bytes or _untold)
+            return self._put(calls, put, mode, part_sha256=part_sha256, told=on_bytes or untold)
 
         return await self._do(put.name, work)
 
@@ -134,11 +128,6 @@ class BucketPlace(RemotePlace):
             guard()
             with self.errors(name), contextlib.suppress(FileNotFoundError):
                 await self.reader().delete_async(self.key(name))
-
-    async def sha256_of(self, name: str) -> str | None:
-        """SHA-256 of an object that went up in one request, where the store keeps it."""
-        found = await self._do(name, lambda calls: head(calls, self.key(name)))
-        return to_hexadecimal(found.checksum) if found is not None and found.checksum else None
 
     async def holds(
         self, name: str, *, sha256: str, size: int, part_sha256: tuple[str, ...] = ()
@@ -182,22 +171,22 @@ class BucketPlace(RemotePlace):
         mode: Mode,
         *,
         part_sha256: tuple[str, ...] = (),
-        told: Callable[[int], None] = _untold,
-        guard: Guard = _unguarded,
+        told: Callable[[int], None] = untold,
+        guard: Guard = go_on,
         is_absent: bool = False,
     ) -> bool:
-        road = Road(calls, self.key(put.name), _attributes(put.name), told, guard)
-        return put_file(road, put, mode=mode, part_sha256=part_sha256, is_absent=is_absent)
+        target = PutTarget(calls, self.key(put.name), _attributes(put.name), told, guard)
+        return put_file(target, put, mode=mode, part_sha256=part_sha256, is_absent=is_absent)
 
     def _put_small(self, calls: Calls, name: str, data: bytes, *, is_absent: bool) -> None:
-        road = Road(calls, self.key(name), _attributes(name), _untold, _unguarded)
-        put_bytes(road, data, is_absent=is_absent)
+        target = PutTarget(calls, self.key(name), _attributes(name), untold, go_on)
+        put_bytes(target, data, is_absent=is_absent)
 
     async def _do(self, name: str, work: Callable[[Calls], _T]) -> _T:
         stop = threading.Event()
         calls = self._calls.until(stop, tries=remote.MAX_RETRIES)
         with self._said(name):
-            return await in_thread(lambda: work(calls), stop=stop)
+            return await run_in_thread(lambda: work(calls), stop=stop)
 
     @contextmanager
     def _said(self, name: str) -> Iterator[None]:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from comfyfarm.cache.places.connections import Shrunk, Stretch
+from comfyfarm.cache.pinned import PART_BYTES
+from comfyfarm.cache.places.connections import FileSpan, Shrunk
 from comfyfarm.cache.places.multipart import BEGINNINGS, OtherEnded, PartsUpload
-from comfyfarm.cache.places.place import PART_BYTES, Guard, Mode, PutFile
+from comfyfarm.cache.places.place import Guard, Mode, PutFile
 from comfyfarm.cache.places.s3_calls import Calls, Refused
 from comfyfarm.cache.places.s3_objects import (
     SPOILED_CODES,
@@ -18,7 +19,7 @@ from comfyfarm.cache.places.s3_objects import (
     Tally,
     agrees,
     composite_of,
-    hash_stretch,
+    hash_span,
     head,
     is_spoiled,
     put,
@@ -35,7 +36,7 @@ SENDINGS = 3
 
 
 @dataclass(frozen=True)
-class Road:
+class PutTarget:
     """To one key."""
 
     calls: Calls
@@ -45,21 +46,26 @@ class Road:
     guard: Guard
 
 
-def put_bytes(road: Road, data: bytes, *, is_absent: bool) -> None:
+def put_bytes(target: PutTarget, data: bytes, *, is_absent: bool) -> None:
     """Write a small object. `is_absent`: nothing is known to lie there that might be the same.
 
     Raises:
         Refused: the store did not take it.
     """
     sha256 = hashlib.sha256(data).hexdigest()
-    found = None if is_absent else head(road.calls, road.key)
+    found = None if is_absent else head(target.calls, target.key)
     if found is None or not _is_same(found, len(data), sha256, None):
-        said = put(road.calls, road.key, data, sha256=sha256, mode="overwrite", headers=road.headers)
-        _verify(road, len(data), {to_base64(sha256)}, said or "", sha256)
+        said = put(target.calls, target.key, data, sha256=sha256, mode="overwrite", headers=target.headers)
+        _verify(target, len(data), {to_base64(sha256)}, said or "", sha256)
 
 
 def put_file(
-    road: Road, file: PutFile, *, mode: Mode, part_sha256: tuple[str, ...] = (), is_absent: bool = False
+    target: PutTarget,
+    file: PutFile,
+    *,
+    mode: Mode,
+    part_sha256: tuple[str, ...] = (),
+    is_absent: bool = False,
 ) -> bool:
     """Upload a file unless it is there; whether it had to be. `is_absent`: nothing lies there, as is known.
 
@@ -69,7 +75,7 @@ def put_file(
         SpoiledFile: it is not the one that is named.
     """
     with _opened(file) as fd:
-        found = None if is_absent else head(road.calls, road.key)
+        found = None if is_absent else head(target.calls, target.key)
         if found is not None:
             if mode == "create" and found.size == file.size:
                 return False
@@ -77,36 +83,38 @@ def put_file(
                 return False
             mode = "overwrite"  # under `create` it is a copy that is not whole
         if file.size <= SMALL_BYTES:
-            return _put_one(road, file, fd, mode=mode)
-        return _put_parts(road, file, fd, mode=mode, part_sha256=part_sha256)
+            return _put_one(target, file, fd, mode=mode)
+        return _put_parts(target, file, fd, mode=mode, part_sha256=part_sha256)
 
 
-def _put_one(road: Road, file: PutFile, fd: int, *, mode: Mode) -> bool:
-    body = Stretch(fd, 0, file.size, road.told)
+def _put_one(target: PutTarget, file: PutFile, fd: int, *, mode: Mode) -> bool:
+    body = FileSpan(fd, 0, file.size, target.told)
     said = _sent(
         file,
-        lambda: put(road.calls, road.key, body, sha256=file.sha256, mode=mode, headers=road.headers),
+        lambda: put(target.calls, target.key, body, sha256=file.sha256, mode=mode, headers=target.headers),
     )
     if said is None:
-        _check_other(road, file, None)
+        _check_other(target, file, None)
         return False
-    _verify(road, file.size, {to_base64(file.sha256)}, said, file.sha256)
+    _verify(target, file.size, {to_base64(file.sha256)}, said, file.sha256)
     return True
 
 
-def _put_parts(road: Road, file: PutFile, fd: int, *, mode: Mode, part_sha256: tuple[str, ...]) -> bool:
+def _put_parts(
+    target: PutTarget, file: PutFile, fd: int, *, mode: Mode, part_sha256: tuple[str, ...]
+) -> bool:
     for beginning in range(BEGINNINGS):
-        tally = Tally(road.told)
+        tally = Tally(target.told)
         upload = PartsUpload(
-            road.calls,
-            road.key,
+            target.calls,
+            target.key,
             file,
             fd,
             mode=mode,
             part_sha256=part_sha256,
-            headers=road.headers,
+            headers=target.headers,
             told=tally.add,
-            guard=road.guard,
+            guard=target.guard,
             may_resume=not beginning,
         )
         try:
@@ -116,7 +124,7 @@ def _put_parts(road: Road, file: PutFile, fd: int, *, mode: Mode, part_sha256: t
             if not upload.is_resumed:  # else it is somebody else's, who may be at it
                 with contextlib.suppress(Refused):
                     upload.abort()
-            found = head(road.calls, road.key)
+            found = head(target.calls, target.key)
             if found is not None and _is_same(found, file.size, file.sha256, upload.composite):
                 return False
             continue
@@ -126,9 +134,9 @@ def _put_parts(road: Road, file: PutFile, fd: int, *, mode: Mode, part_sha256: t
             raise
         if said is None:
             tally.take_back()
-            _check_other(road, file, upload.composite)
+            _check_other(target, file, upload.composite)
             return False
-        _verify(road, file.size, {to_base64(file.sha256), upload.composite()}, said, file.sha256)
+        _verify(target, file.size, {to_base64(file.sha256), upload.composite()}, said, file.sha256)
         return True
     raise Refused(0, "", "somebody else keeps ending the upload")
 
@@ -153,22 +161,22 @@ def _sent(
     raise AssertionError
 
 
-def _verify(road: Road, size: int, expected: set[str], said: str, sha256: str) -> None:
+def _verify(target: PutTarget, size: int, expected: set[str], said: str, sha256: str) -> None:
     """Compare what the store has: by the checksum it says, else by reading it."""
-    dialect = road.calls.dialect
+    dialect = target.calls.dialect
     if not said and dialect.says_checksums:
-        found = head(road.calls, road.key)
+        found = head(target.calls, target.key)
         said = found.checksum if found is not None and found.size == size else ""
         dialect.says_checksums = bool(said)
-    if said in expected or (not said and read_sha256(road.calls, road.key, size) == sha256):
+    if said in expected or (not said and read_sha256(target.calls, target.key, size) == sha256):
         return
-    road.calls.ask("DELETE", road.key)
+    target.calls.ask("DELETE", target.key)
     raise Refused(0, "", "other bytes arrived than were sent; they are removed")
 
 
-def _check_other(road: Road, file: PutFile, composite: Callable[[], str] | None) -> None:
+def _check_other(target: PutTarget, file: PutFile, composite: Callable[[], str] | None) -> None:
     """Another upload was first: it is to be of the same file."""
-    found = head(road.calls, road.key)
+    found = head(target.calls, target.key)
     if found is None or agrees(found, size=file.size, sha256=file.sha256, composite=composite) is False:
         raise Refused(0, "", "something else lies there by now")
 
@@ -186,7 +194,7 @@ def _is_same(found: Head, size: int, sha256: str, composite: Callable[[], str] |
 
 def _composite(file: PutFile, fd: int) -> str:
     starts = range(0, file.size, PART_BYTES)
-    return composite_of([hash_stretch(fd, at, min(PART_BYTES, file.size - at)) for at in starts])
+    return composite_of([hash_span(fd, at, min(PART_BYTES, file.size - at)) for at in starts])
 
 
 @contextmanager

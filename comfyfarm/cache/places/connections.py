@@ -28,7 +28,7 @@ MAX_ANSWER_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Stretch:
+class FileSpan:
     """Bytes of an open file that are to be sent."""
 
     fd: int
@@ -38,10 +38,10 @@ class Stretch:
     """Called with each number of bytes that has gone out."""
 
 
-Body = bytes | Stretch
+Body = bytes | FileSpan
 
 
-class Answer(NamedTuple):
+class S3Response(NamedTuple):
     """What the server said."""
 
     status: int
@@ -50,7 +50,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Broken(Exception):
+class LinkBroken(Exception):
     """The connection did not hold until the answer was whole. Its text names no address."""
 
     def __init__(self, words: str, *, was_kept: bool = False) -> None:
@@ -83,11 +83,11 @@ class Connections:
         default = {"http": ":80", "https": ":443"}.get(self._parts.scheme, "")
         return self._parts.netloc.rpartition("@")[2].removesuffix(default)
 
-    def ask(self, method: str, target: str, headers: Mapping[str, str], body: Body = b"") -> Answer:
+    def ask(self, method: str, target: str, headers: Mapping[str, str], body: Body = b"") -> S3Response:
         """Send one request and read the whole answer, which is small.
 
         Raises:
-            Broken: the connection could not be made, or did not hold.
+            LinkBroken: the connection could not be made, or did not hold.
             Shrunk: the file is shorter than the stretch of it that is to be sent.
         """
         with self._connection() as (link, is_kept), _named(is_kept):
@@ -96,22 +96,22 @@ class Connections:
             data = answer.read(MAX_ANSWER_BYTES)
             if not answer.isclosed():
                 link.close()
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
+            return S3Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, data)
 
     def read(
         self, target: str, headers: Mapping[str, str], take: Callable[[memoryview], None], *, status: int
-    ) -> tuple[Answer, bool]:
+    ) -> tuple[S3Response, bool]:
         """Get a large body, handed to `take` in pieces; whether it came whole.
 
         An answer of another status than this has its body within, as that of `ask`.
 
         Raises:
-            Broken: no answer came.
+            LinkBroken: no answer came.
         """
         with self._connection() as (link, is_kept), _named(is_kept):
             _send(link, "GET", self._to(target), {**headers, **self._extra}, b"")
             answer = link.getresponse()
-            told = Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, b"")
+            told = S3Response(answer.status, {k.lower(): v for k, v in answer.getheaders()}, b"")
             if answer.status != status:
                 told = told._replace(body=answer.read(MAX_ANSWER_BYTES))
                 if not answer.isclosed():
@@ -169,7 +169,7 @@ def _send(
     link.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
     for name, value in headers.items():
         link.putheader(name, value)
-    length = body.length if isinstance(body, Stretch) else len(body)
+    length = body.length if isinstance(body, FileSpan) else len(body)
     if length or method in {"PUT", "POST"}:
         link.putheader("Content-Length", str(length))
     if isinstance(body, bytes):
@@ -177,13 +177,13 @@ def _send(
         return
     link.endheaders()
     try:
-        _send_stretch(link, body)
+        _send_span(link, body)
     except (BrokenPipeError, ConnectionResetError):
         # A store that refuses says so before the body is there, and closes: its words count, if they came.
         return
 
 
-def _send_stretch(link: http.client.HTTPConnection, body: Stretch) -> None:
+def _send_span(link: http.client.HTTPConnection, body: FileSpan) -> None:
     sock = link.sock
     if isinstance(sock, ssl.SSLSocket):
         piece = memoryview(bytearray(min(PIECE_BYTES, body.length)))
@@ -225,16 +225,16 @@ def _named(is_kept: bool) -> Iterator[None]:
     try:
         yield
     except ssl.SSLCertVerificationError:
-        raise Broken("its TLS certificate is not trusted") from None
+        raise LinkBroken("its TLS certificate is not trusted") from None
     except TimeoutError:
-        raise Broken("silent past the deadline") from None
+        raise LinkBroken("silent past the deadline") from None
     except ConnectionRefusedError:
-        raise Broken("cannot be reached") from None
+        raise LinkBroken("cannot be reached") from None
     except (ConnectionError, http.client.HTTPException, ssl.SSLError):
-        raise Broken("the connection broke off", was_kept=is_kept) from None
+        raise LinkBroken("the connection broke off", was_kept=is_kept) from None
     except OSError as exc:
         words = "no such host" if type(exc).__name__ == "gaierror" else "cannot be reached"
-        raise Broken(words, was_kept=is_kept) from None
+        raise LinkBroken(words, was_kept=is_kept) from None
 
 
 def _proxy_of(scheme: str, host: str) -> SplitResult | None:

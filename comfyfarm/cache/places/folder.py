@@ -110,11 +110,6 @@ class FolderPlace(ObjectPlace):
         for found in await self._try(self._list, prefix):
             yield found
 
-    async def sha256_of(self, name: str) -> str | None:
-        """A folder knows none."""
-        del name
-        return None
-
     def _list(self, prefix: str) -> tuple[Listed, ...]:
         found = []
         for folder, _, names in os.walk(self.path(prefix.rstrip("/"))):

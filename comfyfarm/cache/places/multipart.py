@@ -12,16 +12,17 @@ from functools import partial
 from http import HTTPStatus
 from xml.sax.saxutils import escape, unescape
 
-from comfyfarm.cache.places.connections import Answer, Stretch
+from comfyfarm.cache.pinned import PART_BYTES
+from comfyfarm.cache.places.connections import FileSpan, S3Response
 from comfyfarm.cache.places.multipart_listing import Listing, Part, Unfinished, list_parts, list_uploads
-from comfyfarm.cache.places.place import PART_BYTES, Guard, Mode, PutFile
+from comfyfarm.cache.places.place import Guard, Mode, PutFile
 from comfyfarm.cache.places.s3_calls import Calls, Refused, words_of
 from comfyfarm.cache.places.s3_objects import (
     CHECKSUM,
     SPOILED_CODES,
     composite_of,
     counted,
-    hash_stretch,
+    hash_span,
     spoiled,
     to_base64,
 )
@@ -177,13 +178,13 @@ class PartsUpload:
         if part.checksum:
             return part.checksum == to_base64(self._hash(number))
         at = (number - 1) * self.part_bytes
-        return part.etag.strip('"') == hash_stretch(self._fd, at, part.size, "md5")
+        return part.etag.strip('"') == hash_span(self._fd, at, part.size, "md5")
 
     def _send(self, number: int) -> str:
         sha256 = self._hash(number)
         query = {"partNumber": str(number), "uploadId": self._upload_id}
         at = (number - 1) * self.part_bytes
-        body, tally = counted(Stretch(self._fd, at, self._length(number), self._told))
+        body, tally = counted(FileSpan(self._fd, at, self._length(number), self._told))
         while True:
             headers = {CHECKSUM: to_base64(sha256)} if self._calls.dialect.takes_checksums else {}
             try:
@@ -220,7 +221,7 @@ class PartsUpload:
                     abort(self._calls, self._key, one.upload_id)
         self._upload_id = ""
 
-    def _ask_to_complete(self, body: bytes) -> Answer:
+    def _ask_to_complete(self, body: bytes) -> S3Response:
         sha256 = hashlib.sha256(body).hexdigest()
         while True:
             headers = {"Content-Type": "application/xml"}
@@ -243,7 +244,7 @@ class PartsUpload:
     def _hash(self, number: int) -> str:
         found = self._sha256.get(number)
         if found is None:
-            found = hash_stretch(self._fd, (number - 1) * self.part_bytes, self._length(number))
+            found = hash_span(self._fd, (number - 1) * self.part_bytes, self._length(number))
             self._sha256[number] = found
         return found
 
@@ -251,7 +252,7 @@ class PartsUpload:
         return min(self.part_bytes, self._put.size - (number - 1) * self.part_bytes)
 
     def _check_whole(self) -> None:
-        if hash_stretch(self._fd, 0, self._put.size) != self._put.sha256:
+        if hash_span(self._fd, 0, self._put.size) != self._put.sha256:
             raise spoiled(self._put)
 
 

@@ -12,10 +12,18 @@ from pydantic import SecretStr
 
 Guard = Callable[[], None]
 """Called before each step, from any thread; what it raises ends the whole."""
+OnBytes = Callable[[int], None]
+"""Told of bytes as they go, from any thread."""
 Mode = Literal["create", "overwrite"]
 DEFAULT_REGION = "us-east-1"
-PART_BYTES = 16 << 20
-"""Of the parts whose SHA-256 may be handed in with a file, and that an upload of a large one is made of."""
+
+
+def go_on() -> None:
+    """A guard that ends nothing."""
+
+
+def untold(_count: int) -> None:
+    """For bytes of which nobody wants to be told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +131,7 @@ class ObjectPlace(ABC):
         Args:
             put: what, and under which name.
             mode: whether a file that is there already is kept, or replaced where its bytes differ.
-            part_sha256: SHA-256 of each `PART_BYTES`, where they are known; saves hashing them again.
+            part_sha256: SHA-256 of each 16 MiB, where they are known; saves hashing them again.
             on_bytes: told of bytes as they go, from any thread; negative when some must go again.
 
         Raises:
@@ -149,26 +157,16 @@ class ObjectPlace(ABC):
         No temporary file is among them, and no unfinished upload.
         """
 
-    @abstractmethod
-    async def sha256_of(self, name: str) -> str | None:
-        """SHA-256 of a file in hexadecimal where the place's server knows it by itself, without reading.
-
-        None where it does not, or where there is no such file; a folder never knows.
-        """
-
     async def holds(
         self, name: str, *, sha256: str, size: int, part_sha256: tuple[str, ...] = ()
     ) -> bool | None:
         """Whether the file under a name is this one, by its size and the server's own checksum.
 
-        None where that cannot be said without reading it. `part_sha256`, of each `PART_BYTES`, tells more
-        of one that went up in parts.
+        None where that cannot be said without reading it; only a bucket says it. `part_sha256`, of each
+        16 MiB, tells more of one that went up in parts.
         """
-        del part_sha256
-        if await self.size_of(name) != size:
-            return False
-        found = await self.sha256_of(name)
-        return None if found is None else found == sha256
+        del sha256, part_sha256
+        return None if await self.size_of(name) == size else False
 
     async def stale_uploads(self, older_than_s: float) -> tuple[Upload, ...]:
         """Unfinished uploads under this place that began so many seconds ago or earlier."""

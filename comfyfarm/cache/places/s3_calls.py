@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 
-from comfyfarm.cache.places.connections import Answer, Body, Broken, Connections
-from comfyfarm.cache.places.signing import EMPTY_SHA256, Bucket, Signer
+from comfyfarm.cache.places.connections import Body, Connections, LinkBroken, S3Response
+from comfyfarm.cache.places.signing import EMPTY_SHA256, Bucket, Presigned, Signer
 from comfyfarm.clock import SystemClock
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Refused(Exception):
         self.code = code
 
 
-class Stopped(Exception):
+class UploadStopped(Exception):
     """Whoever waits for the upload has gone."""
 
 
@@ -102,7 +102,7 @@ class Calls:
         body: Body = b"",
         sha256: str = EMPTY_SHA256,
         again: Callable[[], None] | None = None,
-    ) -> Answer:
+    ) -> S3Response:
         """One request, repeated on what passes by itself.
 
         Args:
@@ -116,11 +116,11 @@ class Calls:
 
         Raises:
             Refused: an answer that is no success, or none in so many tries.
-            Stopped: it was given up meanwhile.
+            UploadStopped: it was given up meanwhile.
         """
         target = self.bucket.target(key, query)
 
-        def once() -> Answer:
+        def once() -> S3Response:
             return self.links.ask(method, target, self._headers(method, target, headers, sha256), body)
 
         return self._repeat(once, again)
@@ -130,7 +130,7 @@ class Calls:
 
         Raises:
             Refused: it cannot be read, or is not of this size.
-            Stopped: it was given up meanwhile.
+            UploadStopped: it was given up meanwhile.
         """
         at, is_whole, target = 0, not size, self.bucket.target(key)
 
@@ -141,7 +141,7 @@ class Calls:
                 raise Refused(0, "", f"holds more than {size} bytes")
             take(data)
 
-        def once() -> Answer:
+        def once() -> S3Response:
             nonlocal is_whole
             start, wanted = at, HTTPStatus.PARTIAL_CONTENT if at else HTTPStatus.OK
             signed = self._headers("GET", target, {"Range": f"bytes={at}-"} if at else {})
@@ -149,7 +149,7 @@ class Calls:
             if wanted != answer.status == HTTPStatus.OK:
                 raise Refused(answer.status, "", "answers no ranges")
             if not is_whole and at == start:
-                raise Broken("the connection broke off")
+                raise LinkBroken("the connection broke off")
             return answer
 
         while not is_whole:  # the count of tries begins anew with each that brought something
@@ -157,7 +157,7 @@ class Calls:
         if at != size:
             raise Refused(0, "", f"holds {at} bytes instead of {size}")
 
-    def presign(self, key: str, expires_s: int) -> str:
+    def presign(self, key: str, expires_s: int) -> Presigned:
         """An address of an object for whoever has it, for so many seconds."""
         return self.signer.presign(self.bucket.origin + self.bucket.target(key), expires_s=expires_s)
 
@@ -167,11 +167,11 @@ class Calls:
         sent = {"Host": self.links.host, "User-Agent": "comfyfarm", **(headers or {})}
         return self.signer.sign(method, self.bucket.origin + target, sent, sha256=sha256)
 
-    def _repeat(self, once: Callable[[], Answer], again: Callable[[], None] | None) -> Answer:
+    def _repeat(self, once: Callable[[], S3Response], again: Callable[[], None] | None) -> S3Response:
         failed, left = 0, self.tries
         while True:
             if self.stop.is_set():
-                raise Stopped
+                raise UploadStopped
             wait_s: float | None = None
             try:
                 answer = once()
@@ -180,7 +180,7 @@ class Calls:
                 ):
                     return answer
                 refused, wait_s = _refused(answer), _told_wait(answer.headers.get("retry-after"))
-            except Broken as exc:
+            except LinkBroken as exc:
                 if exc.was_kept and left == self.tries and failed < MAX_CONNECTIONS:
                     # An idle connection that the server has closed costs no try.
                     failed += 1
@@ -192,7 +192,7 @@ class Calls:
                 raise refused
             wait_s = _jitter(self.tries - left) if wait_s is None else wait_s
             if self.stop.wait(wait_s):
-                raise Stopped
+                raise UploadStopped
             _call(again)
 
 
@@ -202,18 +202,18 @@ def _is_unknown(refused: Refused, header: str) -> bool:
     return refused.code in _ODD_CODES and header in str(refused)
 
 
-def words_of(answer: Answer, field_name: str) -> str:
+def words_of(answer: S3Response, field_name: str) -> str:
     """What an XML answer says in a field, whatever its name space; empty where it says nothing."""
     found = re.search(rf"<{field_name}>([^<]*)</{field_name}>".encode(), answer.body)
     return found[1].decode(errors="replace").strip() if found else ""
 
 
-def _is_late_error(answer: Answer) -> bool:
+def _is_late_error(answer: S3Response) -> bool:
     # Completing takes long: a store answers 200 at once, and what became of it later.
     return b"<Error>" in answer.body[:4096] or (b"<Error " in answer.body[:4096])
 
 
-def _refused(answer: Answer) -> Refused:
+def _refused(answer: S3Response) -> Refused:
     code = re.sub(r"[^A-Za-z0-9]", "", words_of(answer, "Code"))[:64]
     told = words_of(answer, "Message").lower()
     if answer.status in _DENIED:

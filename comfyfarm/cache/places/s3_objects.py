@@ -1,7 +1,6 @@
 """One object of a bucket: put in one request, looked at, told from another by the store's own checksums."""
 
 import base64
-import binascii
 import hashlib
 import os
 import threading
@@ -14,7 +13,6 @@ from typing import NamedTuple
 from comfyfarm.cache.places.connections import Body, Shrunk
 from comfyfarm.cache.places.place import Mode, PutFile
 from comfyfarm.cache.places.s3_calls import Calls, Refused
-from comfyfarm.cache.places.signing import EMPTY_SHA256
 from comfyfarm.errors import SpoiledFile
 
 _PIECE_BYTES = 1 << 20
@@ -43,10 +41,7 @@ def head(calls: Calls, key: str) -> Head | None:
     try:
         answer = calls.ask("HEAD", key, headers=_asking(calls))
     except Refused as exc:
-        if calls.dialect.takes_checksums and exc.status in {
-            HTTPStatus.BAD_REQUEST,
-            HTTPStatus.NOT_IMPLEMENTED,
-        }:
+        if calls.dialect.takes_checksums and exc.status in _NOT_SO:
             # A HEAD has no body that could say which header it is.
             calls.dialect.takes_checksums = False
             try:
@@ -157,7 +152,7 @@ def to_base64(sha256: str) -> str:
     return base64.b64encode(bytes.fromhex(sha256)).decode()
 
 
-def hash_stretch(fd: int, at: int, length: int, algorithm: str = "sha256") -> str:
+def hash_span(fd: int, at: int, length: int, algorithm: str = "sha256") -> str:
     """Hash of a stretch of an open file, in hexadecimal.
 
     Raises:
@@ -184,15 +179,6 @@ def is_spoiled(path: Path, sha256: str) -> bool:
     """Whether a file is another than the one with this hash by now."""
     with path.open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest() != sha256
-
-
-def to_hexadecimal(checksum: str) -> str | None:
-    """A checksum as S3 writes it as a hexadecimal hash; None where it is that of parts."""
-    try:
-        found = base64.b64decode(checksum, validate=True).hex()
-    except binascii.Error:
-        return None
-    return found if len(found) == len(EMPTY_SHA256) else None
 
 
 def _asking(calls: Calls) -> dict[str, str]:

@@ -59,6 +59,17 @@ class Keys:
     access_key: str
     secret: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
+    expires_at: float | None = None
+    """Unix time in seconds; None where nobody says that they end."""
+
+
+@dataclass(frozen=True)
+class Presigned:
+    """An address that whoever has it may ask, for as long as it was signed for."""
+
+    url: str = field(repr=False)
+    ends_at: float | None
+    """It ends with the credentials, if not before: Unix time in seconds, None where they say no end."""
 
 
 class Signer:
@@ -86,9 +97,8 @@ class Signer:
         try:
             with self._lock:
                 self._found = self._found or _find_credentials()
-            if self._found is not None:
-                frozen = self._found.get_frozen_credentials()
-                return Keys(str(frozen.access_key), str(frozen.secret_key), frozen.token)
+                if self._found is not None:
+                    return _keys_of(self._found)
         except BotoCoreError as exc:
             # `from None`: what a credential helper printed may stand in the library's text.
             raise StoreError(f"no credentials for S3 ({type(exc).__name__})") from None
@@ -104,14 +114,26 @@ class Signer:
 
         return dict(_signed(KnownBody, self.keys(), self._region, method, url, headers).headers.items())
 
-    def presign(self, url: str, *, expires_s: int) -> str:
+    def presign(self, url: str, *, expires_s: int) -> Presigned:
         """An address of a GET that whoever has it may ask, for so many seconds."""
         from botocore.auth import S3SigV4QueryAuth
 
         def make(*args: Any) -> Any:
             return S3SigV4QueryAuth(*args, expires=expires_s)
 
-        return str(_signed(make, self.keys(), self._region, "GET", url, {}).url)
+        keys = self.keys()
+        return Presigned(str(_signed(make, keys, self._region, "GET", url, {}).url), keys.expires_at)
+
+
+def _keys_of(found: "Credentials") -> Keys:
+    """The keys of this moment with their end. Nobody else may refresh them meanwhile.
+
+    Source: `RefreshableCredentials` of botocore/credentials.py, which tells its end to nobody else.
+    """
+    frozen = found.get_frozen_credentials()
+    ends = getattr(found, "_expiry_time", None)
+    expires_at = None if ends is None else float(ends.timestamp())
+    return Keys(str(frozen.access_key), str(frozen.secret_key), frozen.token, expires_at)
 
 
 def _signed(make: Any, keys: Keys, region: str, method: str, url: str, headers: Mapping[str, str]) -> Any:

@@ -1,10 +1,11 @@
 """Blocking work in several threads of our own, waited for without blocking the event loop."""
 
 import asyncio
-import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
+
+from comfyfarm.cache.gauge import in_thread as begin
 
 _T = TypeVar("_T")
 
@@ -32,22 +33,12 @@ def in_threads(works: Sequence[Callable[[], None]], *, at_once: int) -> None:
         raise failures[0]
 
 
-async def in_thread(work: Callable[[], _T], *, stop: threading.Event) -> _T:
+async def run_in_thread(work: Callable[[], _T], *, stop: threading.Event) -> _T:
     """Wait for work in a thread of its own; a cancel sets `stop`, and leaves it after 2 s.
 
     Not an executor: the interpreter joins its threads at exit, and would wait for a stalled request.
     """
-    future: concurrent.futures.Future[_T] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as exc:  # noqa: BLE001 - handed whole to whoever waits
-            future.set_exception(exc)
-
-    threading.Thread(target=run, name="upload", daemon=True).start()
-    done = asyncio.wrap_future(future)
+    done = asyncio.wrap_future(begin(work))
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:

@@ -67,11 +67,6 @@ class WebPlace(RemotePlace):
         for never in self._nothing():
             yield never
 
-    async def sha256_of(self, name: str) -> str | None:
-        """A web server knows none."""
-        del name
-        return None
-
     def _nothing(self) -> Iterable[Listed]:
         raise StoreError(f"{self.address}: a web server does not list its files; use a folder or s3://")
 

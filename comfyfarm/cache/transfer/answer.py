@@ -14,7 +14,9 @@ from comfyfarm.cache.transfer.connection import Head
 SNIFF_BYTES = 256
 """So much of a body that is not the file's is looked at, to say what it is."""
 
-_CONTENT_RANGE = re.compile(r"^bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)$")
+_CONTENT_RANGE = re.compile(r"^bytes (?:(\d{1,18})-(\d{1,18})|\*)/(\d{1,18}|\*)$", re.ASCII)
+_MOST_DIGITS = 18
+"""No number that means anything has more."""
 _BUSY = frozenset({429, 503})
 _AGAIN = frozenset({408, 425, 429})
 
@@ -68,6 +70,8 @@ class Answer:
     """The server asks for fewer requests."""
     is_range: bool = False
     """A range was answered with that range."""
+    status: int | None = None
+    """Where it has no meaning of its own."""
     is_odd: bool = False
     """The body is short and not the file's: what it is may be seen in it."""
 
@@ -92,7 +96,7 @@ def judge(head: Head, asked: Asked, *, now: float) -> Answer:
     if status in _AGAIN or status >= 500:
         wait_s = _retry_after_s(headers.get("retry-after", ""), now)
         return Answer(Meaning.AGAIN, reason, retry_after_s=wait_s, is_busy=status in _BUSY)
-    return Answer(Meaning.UNFIT, reason)
+    return Answer(Meaning.UNFIT, reason, status=status)
 
 
 def sniff(body: bytes) -> str:
@@ -105,11 +109,21 @@ def sniff(body: bytes) -> str:
     return ""
 
 
+def is_expired(body: bytes) -> bool:
+    """Whether S3 says by 400, and not by 403, that a signature's session token is of no more use."""
+    return b"<Code>ExpiredToken</Code>" in body
+
+
+def strong_etag(etag: str) -> str | None:
+    """None for a weak one: it never matches, as If-Match compares strongly (RFC 9110, 13.1.1)."""
+    return etag.strip() if etag.strip().startswith('"') else None
+
+
 def _judge_body(status: int, headers: Mapping[str, str], asked: Asked) -> Answer:
     coding = headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"", "identity"}:
         return Answer(Meaning.UNFIT, "sends the file compressed")
-    etag = _strong(headers.get("etag", ""))
+    etag = strong_etag(headers.get("etag", ""))
     if status == 206:
         return _judge_part(headers, asked, etag)
     length = _length(headers)
@@ -162,11 +176,6 @@ def _is_other(etag: str | None, asked: Asked) -> bool:
     return None not in {etag, asked.etag} and etag != asked.etag
 
 
-def _strong(etag: str) -> str | None:
-    # A weak tag never matches: If-Match compares strongly (RFC 9110, 13.1.1).
-    return etag.strip() if etag.strip().startswith('"') else None
-
-
 def _kind(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
@@ -177,7 +186,8 @@ def _length(headers: Mapping[str, str]) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.strip().isascii() and text.strip().isdecimal() else None
+    digits = text.strip()
+    return int(digits[:_MOST_DIGITS]) if digits.isascii() and digits.isdecimal() else None
 
 
 def _retry_after_s(text: str, now: float) -> float | None:
@@ -186,5 +196,5 @@ def _retry_after_s(text: str, now: float) -> float | None:
         return float(seconds)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -65,7 +65,3 @@ class ChunkMap:
         full = self._flags.count(1) * CHUNK_BYTES
         is_last_here = self.count and self._flags[-1]
         return full - (self.count * CHUNK_BYTES - self.size if is_last_here else 0)
-
-    def is_whole(self) -> bool:
-        """Whether every chunk is here."""
-        return self._flags.find(0) < 0

@@ -76,15 +76,14 @@ class Connection:
     def __init__(self, origin: Origin, *, limits: Limits, check: Callable[[], None]) -> None:
         self.origin = origin
         self.round_trip_s = 0.0
-        """How long the head of its last answer took to come."""
-        self.answers = 0
-        """How many heads have come: one that was kept alive may have been closed meanwhile."""
+        """How long the head of an answer took to come from when it was asked for."""
         self._limits = limits
         self._check = check
         self._sock: socket.socket | None = None
         self._response: http.client.HTTPResponse | None = None
         self._ahead = memoryview(b"")
         self._is_aborted = False
+        self._patience_s = limits.stall_s
 
     def open(self) -> None:
         """Connect.
@@ -106,6 +105,9 @@ class Connection:
         except OSError as exc:
             self.close()
             raise Broken(_said(exc), is_refused=True) from None
+        except ValueError:  # a host that no name server is asked for
+            self.close()
+            raise Broken("no such host", is_refused=True) from None
         if self._is_aborted:
             self.close()
             raise Broken("was given up")
@@ -116,21 +118,43 @@ class Connection:
         Raises:
             Broken: the connection broke, or stalled, or does not speak HTTP.
         """
+        began = _CLOCK.monotonic()
+        self.send(target, headers)
+        head = self.head(patience_s=self._limits.stall_s)
+        self.round_trip_s = _CLOCK.monotonic() - began
+        return head
+
+    def send(self, target: str, headers: Mapping[str, str]) -> None:
+        """A GET, perhaps before the body of the one before it has come to its end.
+
+        Raises:
+            Broken: the connection broke.
+        """
         lines = [f"GET {target} HTTP/1.1", f"Host: {self.origin.shown}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         text = "\r\n".join([*lines, "", ""]).encode("latin-1", errors="replace")
-        began = _CLOCK.monotonic()
         try:
             self._open_socket().sendall(text)
-            head = self._read_head()
+        except OSError as exc:
+            raise Broken(_said(exc)) from None
+
+    def head(self, *, patience_s: float) -> Head:
+        """Of the answer to what was sent; the body before it has been read to its end.
+
+        Raises:
+            Broken: the connection broke, or stalled for so long, or does not speak HTTP.
+        """
+        self._patience_s = patience_s
+        try:
+            return self._read_head()
         except OSError as exc:
             raise Broken(_said(exc)) from None
         except http.client.RemoteDisconnected:
             raise Broken("the connection was closed before an answer") from None
         except (http.client.HTTPException, ValueError):
             raise Broken("answers something that is not HTTP") from None
-        self.round_trip_s = _CLOCK.monotonic() - began
-        return head
+        finally:
+            self._patience_s = self._limits.stall_s
 
     def receive(self, view: memoryview) -> int:
         """Some bytes of the body, the whole of `view` where the socket can; 0 at its end.
@@ -152,10 +176,21 @@ class Connection:
         except (http.client.HTTPException, ValueError):
             raise Broken("the connection ended before the file") from None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked, as far as is known: the server may have closed it meanwhile."""
+        return self._sock is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it can be asked again after the present body."""
+        response = self._response
+        return response is not None and not response.will_close and not response.chunked
+
     def end_answer(self) -> bool:
         """The body has been read to its end: whether the connection can be asked again."""
-        response, self._response = self._response, None
-        return response is not None and not response.will_close and not response.chunked
+        is_kept, self._response = self.is_kept, None
+        return is_kept
 
     def abort(self) -> None:
         """Wake a thread that is blocked in a read. The connection is of no more use."""
@@ -181,7 +216,6 @@ class Connection:
         file = io.BufferedReader(raw, 16 << 10)
         response = http.client.HTTPResponse(cast(socket.socket, _FileOnly(file)), method="GET")
         response.begin()
-        self.answers += 1
         self._response = response
         if not response.chunked and response.fp is not None:
             raw.is_dry = True
@@ -199,7 +233,7 @@ class Connection:
                     return self._receive_tls(sock, view)
                 return sock.recv_into(view, len(view), socket.MSG_WAITALL if len(view) > _HEAD_BYTES else 0)
             except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
-                if _CLOCK.monotonic() - began >= self._limits.stall_s:
+                if _CLOCK.monotonic() - began >= self._patience_s:
                     raise Broken("silent past the deadline") from None
 
     def _receive_tls(self, sock: ssl.SSLSocket, view: memoryview) -> int:

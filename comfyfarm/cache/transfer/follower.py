@@ -99,7 +99,7 @@ class Follower:
                 self._hash_one(at, digest)
         except _Ended:
             return
-        except OSError as exc:
+        except Exception as exc:  # noqa: BLE001 - told to everyone; else a digest would wait for ever
             self._trouble.report(exc, self._file.path)
         finally:
             self._ahead.end()
@@ -123,10 +123,10 @@ class Follower:
         count = self._chunks.length(at)
         parked = self._pool.unpark(self._shelf, at)
         buffer = parked or self._ahead.take(at) or self._read_back(at, count)
-        if parked is None:
-            self._read_ahead(at + count)
         turn = at
         try:
+            if parked is None:
+                self._read_ahead(at + count)
             digest.update(memoryview(buffer)[:count])
             turn = at + count
         finally:

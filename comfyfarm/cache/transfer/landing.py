@@ -239,7 +239,7 @@ def open_landing(
         pool: the memory.
 
     Raises:
-        OSError: there is no room for the whole file, or the disk is read-only or broken.
+        OSError: there is no room for the whole file, the disk is read-only or broken, or no thread can start.
         Exception: whatever `stop` raises.
     """
     try:
@@ -247,5 +247,9 @@ def open_landing(
     except OSError as exc:
         raise named_error(exc, folder) from exc
     landing = Landing(opened, pool)
-    landing.start()
+    try:
+        landing.start()
+    except RuntimeError as exc:  # no thread is to be had: the folder is free for others
+        landing.close(keep=True)
+        raise named_error(exc, folder) from exc
     return landing

@@ -14,6 +14,7 @@ from obstore.exceptions import BaseError, NotSupportedError
 
 from comfyfarm.cache.places.faults import describe
 from comfyfarm.cache.places.remote import PART_TIMEOUT_S, WHOLE_TIMEOUT_S, RemotePlace
+from comfyfarm.cache.transfer.answer import strong_etag
 from comfyfarm.cache.transfer.budget import BUDGET, Share
 from comfyfarm.cache.transfer.landing import CHUNK_BYTES, Chunk, Landing
 from comfyfarm.cache.transfer.pace import MANY, part_bytes
@@ -104,8 +105,7 @@ class _LibraryRead:
         is_all = (stretch.at, stretch.end) == (0, self._size)
         result = self._get({} if is_all else {"range": (stretch.at, stretch.end)})
         etag = result.meta["e_tag"]
-        # A weak tag never matches: If-Match compares strongly (RFC 9110, 13.1.1).
-        self._etag = etag if etag and not etag.startswith("W/") else None
+        self._etag = strong_etag(etag or "")
         self._take(result, stretch.at, stretch.end)
 
     def _read(self, stretch: Stretch) -> None:

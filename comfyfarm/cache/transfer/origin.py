@@ -23,12 +23,11 @@ class Origin(NamedTuple):
 
 def origin_of(url: str) -> Origin | None:
     """Whom to connect to; None when it is no address of the web."""
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
     try:
+        parts = urlsplit(url)
+        scheme = parts.scheme.lower()
         port = parts.port or _STANDARD_PORTS.get(scheme, 0)
-        host = parts.hostname or ""
-        host = host if host.isascii() else host.encode("idna").decode()
+        host = (parts.hostname or "").encode("idna").decode()
     except ValueError:
         return None
     return Origin(scheme, host, port) if host and scheme in _STANDARD_PORTS else None

@@ -10,7 +10,10 @@ def speaks_straight(url: str, environ: Mapping[str, str]) -> bool:
 
     `environ`: `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY`, less what `NO_PROXY` names; lower case wins.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return True  # no address at all, as whoever asks there will say
     names = (f"{parts.scheme.lower()}_proxy", "all_proxy")
     if not any(_value(environ, name) for name in names):
         return True

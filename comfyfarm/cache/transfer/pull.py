@@ -5,16 +5,18 @@ the other connections start. The calling thread only watches: how many connectio
 parts lag behind, whether the transfer is to end.
 """
 
+import errno
 import logging
+import math
 import threading
 
+from comfyfarm.cache.places.request import Addressed
 from comfyfarm.cache.transfer.answer import Answer, Meaning
 from comfyfarm.cache.transfer.asking import Changed
 from comfyfarm.cache.transfer.budget import BUDGET, Budget, Share
 from comfyfarm.cache.transfer.landing import Landing
 from comfyfarm.cache.transfer.limits import LIMITS, Limits
 from comfyfarm.cache.transfer.pace import FAR_S, Pace, Sample, part_bytes
-from comfyfarm.cache.transfer.request import Addressed
 from comfyfarm.cache.transfer.route import Hop, Route
 from comfyfarm.cache.transfer.source import Flow, SourceFailed, Stopped
 from comfyfarm.cache.transfer.stretches import Stretch, Stretches
@@ -92,6 +94,8 @@ class _Transfer:
         self._workers: dict[Worker, threading.Thread] = {}
         self._failure: BaseException | None = None
         self._began = _CLOCK.monotonic()
+        self._not_before = -math.inf
+        """The server asked for no request before then."""
         self._gone_bytes = 0
         self._gone_s = 0.0
         self._pace = Pace()
@@ -135,23 +139,29 @@ class _Transfer:
             _log.debug("%s: %d connections", self.address, wanted)
         self._share.wanted = wanted
         while len(self._workers) < wanted and self._share.take():
-            self._start()
-        for worker in self._watch.look(self._workers, now):
-            if worker.stretch is not None:
-                _log.info("%s: a part lags behind, and is raced", self.address)
-                self._stretches.race(worker.stretch)
-                self._change.notify_all()
+            if not self._start():
+                break
+        for stretch in self._watch.look(self._workers, now):
+            _log.info("%s: a part lags behind, and is raced", self.address)
+            self._stretches.race(stretch)
+            self._change.notify_all()
         for worker in self._workers:
-            stretch = worker.stretch
-            if stretch is not None and stretch.is_raced and self.landing.is_here(stretch.at):
+            if worker.is_beaten:
                 worker.abort()
 
-    def _start(self) -> None:
-        worker = Worker(self, self._left)
+    def _start(self) -> bool:
+        worker = Worker(self, self._left, is_early=bool(self._workers) and not self.is_ready)
         # A daemon: a process that must end does not wait for a name server.
         thread = threading.Thread(target=worker.run, name="part", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as exc:
+            self._share.give()
+            if not self._workers:
+                raise OSError(errno.EAGAIN, str(exc)) from exc
+            return False  # those that there are go on
         self._workers[worker] = thread
-        thread.start()
+        return True
 
     def _end(self) -> None:
         self._over.set()
@@ -163,9 +173,6 @@ class _Transfer:
             worker.abort()
         for thread in workers.values():
             thread.join(max(0.0, deadline - _CLOCK.monotonic()))
-        with self._change:
-            for chunk in self._stretches.drain():
-                self.landing.drop(chunk)
 
     def check(self) -> None:
         """See `Work`."""
@@ -189,10 +196,18 @@ class _Transfer:
                 self._change.wait(_LOOK_EACH_S)
             return None
 
+    def take_ahead(self) -> Stretch | None:
+        """See `Work`."""
+        with self._change:
+            is_over = self._over.is_set() or self._failure is not None or self._is_too_many()
+            is_early = _CLOCK.monotonic() < self._not_before
+            return None if is_over or is_early else self._stretches.take()
+
     def _next(self) -> Stretch | None:
         # The first answer tells the others what they need.
         is_waiting = not self.is_ready and self._stretches.running
-        return None if is_waiting else self._stretches.take(may_split=self.has_ranges)
+        is_early = _CLOCK.monotonic() < self._not_before
+        return None if is_waiting or is_early else self._stretches.take(may_split=self.has_ranges)
 
     def advance(self, stretch: Stretch, at: int) -> bool:
         """See `Work`."""
@@ -229,15 +244,16 @@ class _Transfer:
         self.is_streamed = True
         self._pace = Pace(fixed=1)
         stretch.end = self.size
-        for chunk in self._stretches.drain():
-            self.landing.drop(chunk)
+        self._stretches.clear()
 
-    def complain(self) -> bool:
+    def complain(self, retry_after_s: float) -> bool:
         """See `Work`."""
         with self._change:
             if not self.is_ready:
                 return False  # the others wait for this one
-            self._pace.complain(_CLOCK.monotonic())
+            now = _CLOCK.monotonic()
+            self._not_before = max(self._not_before, now + retry_after_s)
+            self._pace.complain(now)
             return self._is_too_many()
 
     def count(self, taken_bytes: int) -> None:

@@ -27,12 +27,14 @@ class ReadAhead:
         buffer = self._pool.spare_for_reading()
         if buffer is None:
             return
+        try:
+            self._start()
+        except BaseException:
+            self._pool.give(buffer)
+            raise
         with self._change:
             self._at, self._count, self._buffer = at, count, buffer
             self._is_reading, self._is_read = True, False
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
-                self._thread.start()
             self._change.notify_all()
 
     def take(self, at: int) -> mmap.mmap | None:
@@ -57,6 +59,12 @@ class ReadAhead:
         if self._thread is not None:
             self._thread.join()
 
+    def _start(self) -> None:
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+            thread.start()
+            self._thread = thread
+
     def _run(self) -> None:
         while True:
             with self._change:
@@ -64,8 +72,8 @@ class ReadAhead:
                 if not self._is_reading or self._buffer is None:
                     return
                 at, count, buffer = self._at, self._count, self._buffer
-            # Whoever takes it reads it himself then, and is told.
-            with contextlib.suppress(OSError):
+            # Whatever it is, whoever takes the chunk reads it himself then, and is told.
+            with contextlib.suppress(Exception):
                 self._file.read(buffer, count, at)
                 self._is_read = True
             with self._change:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
+from comfyfarm.cache.places.request import Addressed
 from comfyfarm.cache.transfer.origin import Origin, origin_of
-from comfyfarm.cache.transfer.request import Addressed
 from comfyfarm.cache.transfer.source import SourceFailed
 from comfyfarm.errors import FarmError
 
@@ -40,6 +40,8 @@ class Route:
         self._settled: Hop | None = None
         self._generation = 0
         self._in_a_row = 0
+        self.may_ask_ahead = True
+        """No server has taken it ill to be asked before its last answer was through."""
 
     def begin(self) -> Hop:
         """Where to ask first.
@@ -66,7 +68,11 @@ class Route:
         """
         if hop.redirects >= MAX_REDIRECTS:
             raise SourceFailed(self._source.address, f"redirects more than {MAX_REDIRECTS} times")
-        to = self._hop(urljoin(hop.url, location), hop.headers, hop.redirects + 1, hop.generation)
+        try:
+            url = urljoin(hop.url, location)
+        except ValueError:
+            url = ""
+        to = self._hop(url, hop.headers, hop.redirects + 1, hop.generation)
         if hop.origin.scheme == "https" and to.origin.scheme == "http":
             raise SourceFailed(self._source.address, "redirects to an address without TLS")
         return to if _is_same_host(hop.origin, to.origin) else _bare(to)
@@ -78,13 +84,17 @@ class Route:
                 self._settled = hop
                 self._in_a_row = 0
 
-    def refused(self, hop: Hop) -> None:
+    def refused(self, hop: Hop, *, times: int = 1) -> None:
         """It was answered 401 or 403. Returns when it is worth asking anew, from `begin`.
+
+        `times`: for this request, at whatever address. What others get meanwhile does not count for it.
 
         Raises:
             SourceFailed: there is no other address to be had.
         """
         with self._lock:
+            if times > self._renewals:
+                raise SourceFailed(self._source.address, _DENIED)
             if hop.generation != self._generation:
                 return  # another connection saw it first
             if self._in_a_row >= self._renewals or (hop.redirects == 0 and not self._renew()):

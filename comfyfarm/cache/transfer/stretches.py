@@ -23,6 +23,8 @@ class Stretch:
         """Not included. Comes nearer when the part is split."""
         self.chunk: Chunk | None = None
         """Perhaps half full."""
+        self.tries = 0
+        """In vain, by whomever, since something came of one."""
         self.rate = 0.0
         """Bytes a second of whoever is at it."""
         self.is_raced = False
@@ -65,7 +67,7 @@ class Stretches:
         return stretch
 
     def give_back(self, stretch: Stretch) -> None:
-        """Somebody else goes on with it, from where it is."""
+        """Somebody else goes on with it, from its last whole chunk."""
         self.running.remove(stretch)
         self._waiting.appendleft(stretch)
 
@@ -74,17 +76,17 @@ class Stretches:
         self.running.remove(stretch)
 
     def race(self, stretch: Stretch) -> None:
-        """Let a second request bring what is left of it, before anything else."""
+        """Let a second request bring what is left of it, before anything else; unless it has just ended."""
+        if stretch not in self.running:
+            return
         stretch.is_raced = True
         rival = Stretch(stretch.at, stretch.end)
         rival.is_raced = True
         self._waiting.appendleft(rival)
 
-    def drain(self) -> list[Chunk]:
-        """Forget what waits; the half-full chunks of it."""
-        chunks = [each.chunk for each in self._waiting if each.chunk is not None]
+    def clear(self) -> None:
+        """Forget what waits."""
         self._waiting.clear()
-        return chunks
 
     def _split(self) -> Stretch | None:
         slow = [each for each in self.running if _is_worth_it(each)]

@@ -100,7 +100,7 @@ class Syncer:
         try:
             while self._wait():
                 self.flush()
-        except OSError as exc:
+        except Exception as exc:  # noqa: BLE001 - told to everyone, as nothing is durable from here on
             self._trouble.report(exc, self._file.path)
 
     def _wait(self) -> bool:

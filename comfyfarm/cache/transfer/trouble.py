@@ -1,5 +1,6 @@
 """The first failure of a disk during a transfer: everyone who comes later is told the same."""
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ class Trouble:
         """Have this called at the first failure, without any lock held."""
         self._wake.append(wake)
 
-    def report(self, exc: OSError, path: Path) -> OSError:
+    def report(self, exc: Exception, path: Path) -> OSError:
         """Keep a failure; the same, naming the file, to be raised."""
         named = named_error(exc, path)
         with self._lock:
@@ -41,6 +42,11 @@ class Trouble:
         return self._first is not None
 
 
-def named_error(exc: OSError, path: Path) -> OSError:
-    """The same, of the same kind, that names a file: this one, unless it named one itself."""
+def named_error(exc: Exception, path: Path) -> OSError:
+    """The same, of the same kind, that names a file: this one, unless it named one itself.
+
+    What is no failure of the disk (no thread is to be had, no memory) ends a transfer just the same.
+    """
+    if not isinstance(exc, OSError):
+        return OSError(errno.EIO, str(exc) or type(exc).__name__, str(path))
     return OSError(exc.errno, exc.strerror or str(exc), str(exc.filename or path))

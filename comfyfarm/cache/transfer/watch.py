@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from comfyfarm.cache.transfer.limits import Limits
 from comfyfarm.cache.transfer.race import Runner, stragglers
+from comfyfarm.cache.transfer.stretches import Stretch
 from comfyfarm.cache.transfer.worker import Worker
 
 
@@ -23,12 +24,15 @@ class Watch:
         self._limits = limits
         self._pulses: dict[Worker, _Pulse] = {}
 
-    def look(self, workers: Iterable[Worker], now: float) -> list[Worker]:
-        """Those whose stretch is to be raced. Tells each stretch the rate of its thread on the way."""
+    def look(self, workers: Iterable[Worker], now: float) -> list[Stretch]:
+        """Those that are to be raced. Tells each stretch the rate of its thread on the way."""
         all_workers = list(workers)
         self._pulses = {each: self._pulse(each, now) for each in all_workers}
-        busy = [each for each in all_workers if each.stretch is not None and each.waiting_since is not None]
-        return [busy[n] for n in stragglers([self._runner(each, now) for each in busy], self._limits)]
+        # Bound once: each thread goes on meanwhile.
+        busy = [(each, each.stretch) for each in all_workers if each.waiting_since is not None]
+        runners = [(self._runner(each, stretch, now), stretch) for each, stretch in busy if stretch]
+        late = stragglers([runner for runner, _ in runners], self._limits)
+        return [runners[n][1] for n in late]
 
     def _pulse(self, worker: Worker, now: float) -> _Pulse:
         pulse = self._pulses.get(worker) or _Pulse(now, worker.received)
@@ -41,11 +45,11 @@ class Watch:
             stretch.rate = worker.rate
         return pulse
 
-    def _runner(self, worker: Worker, now: float) -> Runner:
-        pulse, stretch = self._pulses[worker], worker.stretch
+    def _runner(self, worker: Worker, stretch: Stretch, now: float) -> Runner:
+        pulse = self._pulses[worker]
         return Runner(
             silent_s=now - (worker.waiting_since or now),
             rate=pulse.rate or 0.0,
             watched_s=0.0 if pulse.rate is None else self._limits.slow_window_s,
-            is_raced=stretch is None or stretch.is_raced,
+            is_raced=stretch.is_raced,
         )

@@ -38,6 +38,10 @@ class Work(Protocol):
         """The next stretch; None when this thread is of no more use."""
         ...
 
+    def take_ahead(self) -> Stretch | None:
+        """One more for a thread that is nearly done with its own, if there is one and all is well."""
+        ...
+
     def advance(self, stretch: Stretch, at: int) -> bool:
         """Everything before `at` is here; whether there is more to do in this stretch."""
         ...
@@ -54,8 +58,8 @@ class Work(Protocol):
         """An answer was good. Where it brings the whole file, this stretch is all that remains."""
         ...
 
-    def complain(self) -> bool:
-        """The server wants fewer connections; whether this one is one too many."""
+    def complain(self, retry_after_s: float) -> bool:
+        """The server wants fewer connections, and none before then; whether this one is one too many."""
         ...
 
     def count(self, taken_bytes: int) -> None:

@@ -15,6 +15,7 @@ _log = logging.getLogger(__name__)
 _CLOCK = SystemClock()
 _FIRST_READ_BYTES = 64 << 10
 """The first reads of a connection are small, so that its rate is soon known."""
+_MOST_EARLY_BYTES = 512 << 10
 _PROGRESS_BYTES = 64 << 10
 """A try that brought so much was not in vain."""
 
@@ -22,7 +23,14 @@ _PROGRESS_BYTES = 64 << 10
 class Worker:
     """One thread with one connection."""
 
-    def __init__(self, work: Work, left: Callable[["Worker", BaseException | None], None]) -> None:
+    def __init__(
+        self,
+        work: Work,
+        left: Callable[["Worker", BaseException | None], None],
+        *,
+        is_early: bool = False,
+    ) -> None:
+        """`left` is told of its end; `is_early`: another asks first, and this one waits for that answer."""
         self.received = 0
         """Bytes so far, those that were for nothing among them."""
         self.receiving_s = 0.0
@@ -33,14 +41,20 @@ class Worker:
         self._mark = (0, 0.0)
         self._work = work
         self._left = left
-        self._asker = Asker(work.address, work.route, limits=work.limits, check=work.check)
+        self._is_early = is_early
+        self._asker = Asker(work.address, work.route, limits=work.limits, check=work.check, wait=work.wait)
         self._read_bytes = _FIRST_READ_BYTES
+        self._waste: bytearray | None = None
+        self._ahead: Stretch | None = None
+        """Asked for already, behind the present one."""
 
     def run(self) -> None:
         """Until there is nothing to do."""
         error: BaseException | None = None
         try:
-            while (stretch := self._work.take()) is not None:
+            if self._is_early:
+                self._asker.connect_ahead()
+            while (stretch := self._next()) is not None:
                 self.stretch = stretch
                 if not self._fetch(stretch):
                     break
@@ -49,6 +63,7 @@ class Worker:
         finally:
             self.waiting_since = None
             self._drop()
+            self._give_back_ahead()
             self._asker.disconnect()
             self._left(self, error)
 
@@ -58,13 +73,25 @@ class Worker:
         received, seconds = self._mark
         return (self.received - received) / max(self.receiving_s - seconds, 1e-6)
 
+    @property
+    def is_beaten(self) -> bool:
+        """Whether it waits for bytes that another request has brought; asked while nobody can advance."""
+        stretch = self.stretch
+        return (
+            stretch is not None
+            and stretch.is_raced
+            and stretch.at < stretch.end
+            and self._work.landing.is_here(stretch.at)
+            # Last: whoever wins waits for nothing from before its chunk is here until it has advanced.
+            and self.waiting_since is not None
+        )
+
     def abort(self) -> None:
         """From another thread: end what this one waits for."""
         self._asker.abort()
 
     def _fetch(self, stretch: Stretch) -> bool:
         """All of a stretch; False when this thread is one too many and gave it back."""
-        tries = 0
         self._mark = self.received, self.receiving_s
         while self._work.advance(stretch, stretch.at):
             mark = self.received
@@ -72,19 +99,21 @@ class Worker:
                 self._try(stretch)
             except Again as again:
                 self._asker.disconnect()
+                self._give_back_ahead()
                 self._work.check()
-                tries = 1 if self.received - mark >= _PROGRESS_BYTES else tries + 1
-                if not self._may_try_again(stretch, again, tries):
+                stretch.tries = 1 if self.received - mark >= _PROGRESS_BYTES else stretch.tries + 1
+                if not self._may_try_again(stretch, again):
                     return False
         self._drop()
         self._work.end(stretch)
         self.stretch = None
         return True
 
-    def _may_try_again(self, stretch: Stretch, again: Again, tries: int) -> bool:
+    def _may_try_again(self, stretch: Stretch, again: Again) -> bool:
         """Wait; or give the stretch to the others."""
         self.waiting_since = None
-        if again.is_busy and self._work.complain():
+        if again.is_busy and self._work.complain(again.retry_after_s or 0.0):
+            self._drop()  # in nobody's hands it would be one buffer less for all files
             self.stretch = None
             self._work.give_back(stretch)
             return False
@@ -92,9 +121,9 @@ class Worker:
             return True  # it was raced, and lost
         is_nobody = again.is_refused and not self._work.is_ready
         limits = self._work.limits
-        if tries >= (limits.first_tries if is_nobody else limits.tries):
+        if stretch.tries >= (limits.first_tries if is_nobody else limits.tries):
             raise SourceFailed(self._work.address, again.reason)
-        seconds = wait_s(tries, again, limits)
+        seconds = wait_s(stretch.tries, again, limits)
         _log.info("%s: %s; again in %.1f s", self._work.address, again.reason, seconds)
         self._work.wait(seconds)
         return True
@@ -134,8 +163,33 @@ class Worker:
             chunk = stretch.chunk or self._chunk(stretch, position)
             if chunk is None:
                 return False
-            position = self._fill(stretch, chunk, min(end, chunk.at + len(chunk.view)))
+            until, early = min(end, chunk.at + len(chunk.view)), end - self._early_bytes()
+            if position < early < until:
+                until = early
+            elif position >= early and end == stretch.end:
+                self._ask_ahead()
+            position = self._fill(stretch, chunk, until)
         return True
+
+    def _early_bytes(self) -> int:
+        """What comes in two round trips: so long before its end is more asked for."""
+        return min(_MOST_EARLY_BYTES, int(self.rate * 2 * self._asker.round_trip_s))
+
+    def _ask_ahead(self) -> None:
+        if self._ahead is None and self._work.has_ranges:
+            self._ahead = ahead = self._work.take_ahead()
+            if ahead is not None:
+                asked = self._asked(ahead.at, ahead.end)
+                self._asker.ask_ahead(asked, guard_redirected=self._work.is_etag_redirected)
+
+    def _next(self) -> Stretch | None:
+        ahead, self._ahead = self._ahead, None
+        return ahead or self._work.take()
+
+    def _give_back_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._work.give_back(ahead)
 
     def _read_whole(self, stretch: Stretch) -> None:
         """A body that begins at 0, over what is here already."""
@@ -200,9 +254,9 @@ class Worker:
 
     def _skip(self, count: int) -> None:
         """Read over what is here already, from a source that gives no ranges."""
-        room = memoryview(bytearray(CHUNK_BYTES))
         while count:
-            count -= self._receive(room[: min(count, CHUNK_BYTES)])
+            self._waste = self._waste or bytearray(CHUNK_BYTES)
+            count -= self._receive(memoryview(self._waste)[:count])
 
     def _drop(self) -> None:
         stretch = self.stretch

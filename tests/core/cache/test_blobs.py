@@ -1,19 +1,17 @@
-"""Adoption, quarantine, what is on its way, and what a sweep takes of it."""
+"""Adoption, quarantine, and what a sweep takes of what is on its way."""
 
 import errno
 import os
 from pathlib import Path
 
-import pytest
-
 from comfyfarm.cache.blobs import PARTIAL_KEPT_S, BlobStore, blob_key
 from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.held_folder import hold_folder
+from comfyfarm.cache.transfer.landing import Landing, open_landing
 from comfyfarm.clock import SystemClock
 
 _SHA = "ab" * 32
 _OTHER = "cd" * 32
-MIB = 1 << 20
 
 
 class _Refusing(Disk):
@@ -48,10 +46,21 @@ def _age(folder: Path, age_s: float) -> None:
         os.utime(path, (then, then))
 
 
+def _landed(blobs: BlobStore, data: bytes, folder: str = _SHA) -> Landing:
+    """What has landed whole."""
+    landing = open_landing(blobs.partial(folder), len(data), disk=blobs.disk, stop=_go_on)
+    try:
+        chunk = landing.buffer(0, _go_on)
+        chunk.view[:] = data
+        landing.put(chunk)
+    except OSError:
+        landing.close(keep=False)
+        raise
+    return landing
+
+
 def _fill(blobs: BlobStore, data: bytes) -> Path:
-    temporary = blobs.temporary(_SHA)
-    os.write(temporary.fd, data)
-    return blobs.adopt(temporary, _SHA)
+    return blobs.adopt_landing(_landed(blobs, data), _SHA)
 
 
 def test_a_blob_lies_under_its_hash_read_only(blobs: BlobStore) -> None:
@@ -64,31 +73,18 @@ def test_a_blob_lies_under_its_hash_read_only(blobs: BlobStore) -> None:
     assert not blobs.has(_SHA, size=5)
 
 
-def test_nothing_is_left_of_a_temporary_once_it_is_adopted_or_discarded(blobs: BlobStore) -> None:
+def test_nothing_is_left_of_a_landing_once_it_is_adopted(blobs: BlobStore) -> None:
     _fill(blobs, b"data")
-    temporary = blobs.temporary("cd" * 32)
-    temporary.discard()
-    temporary.discard()
 
     assert sorted(path.name for path in blobs.root.iterdir()) == ["sha256"]
 
 
 def test_the_second_to_come_adopts_the_file_of_the_first(blobs: BlobStore) -> None:
-    second = blobs.temporary(_SHA)
-    os.write(second.fd, b"data")
+    second = _landed(blobs, b"data", _OTHER)
     inode = _fill(blobs, b"data").stat().st_ino
 
-    assert blobs.adopt(second, _SHA).stat().st_ino == inode
+    assert blobs.adopt_landing(second, _SHA).stat().st_ino == inode
     assert not (blobs.root / ".partial").exists()
-
-
-def test_two_temporaries_of_one_hash_are_two_files(blobs: BlobStore) -> None:
-    first, second = blobs.temporary(_SHA), blobs.temporary(_SHA)
-
-    assert first.path != second.path
-    assert first.path.exists()
-    first.discard()
-    second.discard()
 
 
 def test_a_quarantined_blob_is_out_of_sight_and_kept(blobs: BlobStore) -> None:
@@ -138,12 +134,11 @@ def test_a_full_disk_never_shows_half_of_an_adopted_blob(tmp_path: Path) -> None
     for n in range(1, 30):
         blobs = BlobStore(tmp_path / str(n), _Refusing(n))
         try:
-            temporary = blobs.temporary(_SHA)
-            os.write(temporary.fd, b"whole")
+            landing = _landed(blobs, b"whole")
             try:
-                blobs.adopt(temporary, _SHA)
+                blobs.adopt_landing(landing, _SHA)
             finally:
-                temporary.discard()
+                landing.close(keep=False)
         except OSError as exc:
             assert exc.errno == errno.ENOSPC  # noqa: PT017 - at some steps only
         else:
@@ -151,23 +146,12 @@ def test_a_full_disk_never_shows_half_of_an_adopted_blob(tmp_path: Path) -> None
             assert blobs.has(_SHA)
         if blobs.has(_SHA):
             assert blobs.path(_SHA).read_bytes() == b"whole"
+        for folder in (blobs.root / ".partial").glob("*"):
+            _age(folder, PARTIAL_KEPT_S + 60)
         BlobStore(blobs.root).sweep()
         left = {path for path in blobs.root.rglob("*") if path.is_file()}
         assert left <= {blobs.path(_SHA)}
     assert 0 < finished < 29
-
-
-def test_a_sweep_takes_the_temporaries_of_the_dead_only(blobs: BlobStore) -> None:
-    alive = blobs.temporary(_SHA)
-    (blobs.root / ".partial" / _OTHER).mkdir()
-    (blobs.root / ".partial" / _OTHER / "1-dead").write_bytes(b"rest")
-    (blobs.root / ".partial" / _SHA / "2-dead").write_bytes(b"rest")
-
-    removed = blobs.sweep()
-
-    assert removed == 2
-    assert [path for path in (blobs.root / ".partial").rglob("*") if path.is_file()] == [alive.path]
-    alive.discard()
 
 
 def test_a_transfer_that_can_be_resumed_survives_a_sweep_for_a_week(blobs: BlobStore) -> None:
@@ -198,21 +182,6 @@ def test_what_a_process_left_that_died_at_its_very_end_goes_with_the_next_sweep(
 
     assert blobs.sweep() == 1
     assert list(blobs.root.rglob("*")) == []
-
-
-def test_what_is_on_its_way_is_told_with_its_size_age_and_holder(blobs: BlobStore) -> None:
-    assert blobs.partials() == ()
-    held = hold_folder(_partial(blobs, _OTHER, age_s=0, data=b"d" * MIB), stop=_go_on)
-    _partial(blobs, _SHA, age_s=3600)
-    (blobs.root / ".partial" / "something").mkdir()
-
-    first, second = blobs.partials()
-
-    assert (first.sha256, first.is_held, second.sha256, second.is_held) == (_SHA, False, _OTHER, True)
-    assert second.bytes >= MIB > first.bytes >= 8192
-    assert first.age_s == pytest.approx(3600, abs=60)
-    assert second.age_s == pytest.approx(0, abs=60)
-    held.release()
 
 
 def test_a_sweep_of_a_disk_that_cannot_be_written_takes_nothing(tmp_path: Path) -> None:

@@ -112,17 +112,6 @@ async def test_a_passing_fault_of_the_only_source_costs_no_byte(
     assert path.read_bytes() == content
 
 
-async def test_a_stalled_body_is_resumed(
-    web: "WebServer", model: "Model", content: bytes, blobs: BlobStore
-) -> None:
-    web.files["/m"] = content
-
-    path = await _fetch(model, [web.url("/m", "stall-once")], blobs)
-
-    assert web.held.is_set()
-    assert path.read_bytes() == content
-
-
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -172,3 +173,54 @@ async def test_a_mirror_of_an_unknown_kind_is_wrong_usage(
 ) -> None:
     with pytest.raises(UsageError, match="ftp://host"):
         await hydrate([model], supply=Supply(mirror="ftp://host"), keeper=keeper)
+
+
+@pytest.mark.parametrize("odd", ["/" + "x" * 5000, "http://[::1/x", "http://a..b/x", "http://[bad"])
+async def test_a_source_that_cannot_even_be_asked_is_passed_over(
+    odd: str, model: "Model", keeper: Keeper, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"data")
+    pinned = _small(model, b"data", odd, (tmp_path / "file").as_uri())
+
+    brought = await hydrate_one(pinned, supply=Supply(), keeper=keeper)
+
+    assert brought.path.read_bytes() == b"data"
+
+
+@pytest.mark.parametrize("text", [None, "no JSON", '{"version": 1}'])
+async def test_a_signed_list_that_cannot_be_read_is_a_source_that_fails(
+    text: str | None, web: "WebServer", model: "Model", keeper: Keeper, tmp_path: Path
+) -> None:
+    web.files["/x"] = b"data"
+    signed = tmp_path / "signed.json"
+    if text is not None:
+        signed.write_text(text)
+    supply = Supply(signed=str(signed))
+
+    brought = await hydrate_one(_small(model, b"data", web.url("/x")), supply=supply, keeper=keeper)
+
+    assert brought.path.read_bytes() == b"data"
+    with pytest.raises(TransferError, match=re.escape(str(signed))):
+        await hydrate_one(_small(model, b"other"), supply=supply, keeper=keeper)
+
+
+async def test_a_refusal_of_a_host_that_wants_a_token_says_which(
+    web: "WebServer", model: "Model", keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", web.address)
+
+    with pytest.raises(TransferError, match="HF_TOKEN"):
+        await hydrate_one(_small(model, b"x", web.url("/gated")), supply=Supply(), keeper=keeper)
+
+
+async def test_opened_suppliers_serve_several_calls(model: "Model", keeper: Keeper, tmp_path: Path) -> None:
+    suppliers = Suppliers(Supply(), cache_root=tmp_path)
+    for data in (b"one", b"two"):
+        (tmp_path / "file").write_bytes(data)
+        pinned = _small(model, data, str(tmp_path / "file"))
+        assert (await hydrate_one(pinned, supply=suppliers, keeper=keeper)).path.read_bytes() == data
+
+
+async def test_peers_that_do_not_answer_are_named_in_the_end(model: "Model", keeper: Keeper) -> None:
+    with pytest.raises(TransferError, match=r"http://127\.0\.0\.1:9: \S"):
+        await hydrate_one(_small(model, b"x"), supply=Supply(peers=("127.0.0.1:9",)), keeper=keeper)

@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from tests.core.cache.conftest import Model
 
 
+def _put(blobs: BlobStore, sha256: str, data: bytes) -> None:
+    path = blobs.path(sha256)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
 def _cached(blobs: BlobStore, model: "Model", data: bytes, folder: str, path: str) -> "Model":
     sha256 = data.hex().ljust(64, "0")
-    temporary = blobs.temporary(sha256)
-    os.write(temporary.fd, data)
-    blobs.adopt(temporary, sha256)
+    _put(blobs, sha256, data)
     return dataclasses.replace(model, sha256=sha256, size=len(data), folder=folder, path=path)
 
 
@@ -207,9 +211,7 @@ def test_a_hard_link_to_what_is_quarantined_by_now_is_still_ours(
 ) -> None:
     (_, link) = link_models(models, blobs, tmp_path / "models", hard=True)
     blobs.quarantine(models[1].sha256, reason="test")
-    temporary = blobs.temporary(models[1].sha256)
-    os.write(temporary.fd, b"LORA")
-    blobs.adopt(temporary, models[1].sha256)
+    _put(blobs, models[1].sha256, b"LORA")
 
     link_models(models, blobs, tmp_path / "models", hard=True)
 

@@ -30,12 +30,12 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_the_system(tmp_path: Path) 
 def test_every_change_goes_through_the_disk(tmp_path: Path) -> None:
     disk = _Noting()
     temporary = open_temporary(tmp_path / "a", levels=1, disk=disk)
-    temporary.publish(tmp_path / "b" / "final", mode=0o400)
+    temporary.publish(tmp_path / "b" / "final")
     open_temporary(tmp_path / "a", levels=1, disk=disk).discard()
 
     assert disk.steps == [
         *("open_file", "make_folder", "open_file"),
-        *("set_mode", "sync", "make_folder", "rename", "sync_folder", "remove_folder"),
+        *("sync", "make_folder", "rename", "sync_folder", "remove_folder"),
         *("open_file", "make_folder", "open_file", "unlink", "remove_folder"),
     ]
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from comfyfarm.cache.keeper.admission import Cause
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.clock import SystemClock, pause
 
 Command = Callable[..., Result]
@@ -213,12 +216,109 @@ def test_a_random_wait_comes_before_the_first_question(
     monkeypatch.setattr(
         "comfyfarm.cli.prewarm_command.pause", lambda seconds: waited.append((seconds, len(web.asked)))
     )
+    monkeypatch.setattr("random.uniform", lambda least, most: least + 0.25 * (most - least))
 
-    assert command("prewarm", lock, "--spread", 50).exit_code == 0
+    assert command("prewarm", lock, "--spread", 80).exit_code == 0
 
-    ((seconds, asked),) = waited
-    assert 0 <= seconds <= 50
-    assert asked == 0
+    assert waited == [(20.0, 0)]
+
+
+def test_files_that_are_here_are_noted_as_used(command: Command, web: Web, tmp_path: Path) -> None:
+    lock = write_lock(tmp_path / "comfyfarm.lock", locked(web, "vae", "v.safetensors"))
+    command("prewarm", lock)
+    (before,) = map(json.loads, command("cache", "ls", "--json").stdout.splitlines())
+
+    command("prewarm", lock)
+
+    (after,) = map(json.loads, command("cache", "ls", "--json").stdout.splitlines())
+    assert after["last_used"] > before["last_used"]
+    assert json.loads(command("cache", "stats", "--json").stdout)["hits"] == 1
+
+
+@pytest.mark.parametrize("words", [("prewarm",), ("hydrate", "--lock")])
+@pytest.mark.parametrize("has_models_dir", [True, False])
+def test_what_came_is_held_until_its_link_is_there(
+    command: Command,
+    web: Web,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    has_models_dir: bool,
+) -> None:
+    model = locked(web, "vae", "v.safetensors")
+    lock = write_lock(tmp_path / "comfyfarm.lock", model)
+    stayed: list[Cause] = []
+
+    def crowded(name: str) -> None:
+        place = getattr(Keeper, name)
+
+        def placed(keeper: Keeper, *given: Any, **more: Any) -> Any:
+            stayed.extend(stay.cause for stay in keeper.evict([model["sha256"]]).stayed.values())
+            return place(keeper, *given, **more)
+
+        monkeypatch.setattr(Keeper, name, placed)
+
+    crowded("link")
+    crowded("view")
+
+    for _ in range(2):
+        told = command(*words, lock, *(["--link-into", tmp_path / "models"] if has_models_dir else []))
+        assert told.exit_code == 0, told.stderr
+
+    assert stayed == [Cause.IN_USE] * 2
+
+
+def foreign(root: Path) -> list[object]:
+    (root / "models" / "vae").mkdir(parents=True)
+    (root / "models" / "vae" / "here.safetensors").write_bytes(b"not ours")
+    return ["--link-into", root / "models"]
+
+
+def no_folder(root: Path) -> list[object]:
+    shutil.rmtree(root / "cache" / "views")
+    (root / "cache" / "views").write_bytes(b"in the way")
+    return []
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "quota", "long", "exit_code", "said"),
+    [
+        (foreign, "1", 0, 1, "here.safetensors"),
+        (no_folder, "1", 0, 3, "cannot be written"),
+        # Longer than a name may be: the folders can be made, and the link cannot.
+        (lambda _root: [], "1", 300, 2, "name too long"),
+        (lambda _root: [], "0.000001", 0, 2, "have to be fetched"),
+    ],
+)
+def test_programs_read_what_stood_in_the_way(
+    command: Command,
+    web: Web,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    obstacle: Callable[[Path], list[object]],
+    quota: str,
+    long: int,
+    exit_code: int,
+    said: str,
+) -> None:
+    here = locked(web, "vae", "here.safetensors")
+    twin = {**here, "path": "twin".ljust(long, "n") + ".safetensors"}
+    command("prewarm", write_lock(tmp_path / "first.lock", here))
+    lock = write_lock(tmp_path / "comfyfarm.lock", here, twin, locked(web, "vae", "comes.safetensors"))
+    words = obstacle(tmp_path)
+    monkeypatch.setenv("COMFYFARM_CACHE_QUOTA_GB", quota)
+
+    told = command("prewarm", lock, *words, "--pin", "--json")
+
+    assert told.exit_code == exit_code, told.stderr
+    report = json.loads(told.stdout)
+    assert said in report["error"]
+    assert report["error"] in told.stderr
+    assert {one["path"]: one["state"] for one in report["files"]} == {
+        "here.safetensors": "here",
+        twin["path"]: "here",
+        "comes.safetensors": "failed",
+    }
 
 
 def offered(url: str) -> set[str]:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.keeper.admission import DEFAULT_BOUNDS
 from comfyfarm.cache.keeper.keeper import Bounds, Keeper
 from comfyfarm.errors import ForeignFile, NoRoom
 from comfyfarm.farm.room import refuse_what_cannot_fit
 from comfyfarm.lock.lockfile import LockedModel
+
+BOUNDS = Bounds(None, 1 << 30)
 
 
 def model(size: int, *, sha: str = "a" * 64, path: str = "m.safetensors") -> LockedModel:
@@ -23,10 +24,10 @@ def test_models_larger_than_the_disk_are_refused(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
 
     with pytest.raises(NoRoom, match="have to be fetched, and the disk of this host has") as caught:
-        refuse_what_cannot_fit([model(free * 2)], Keeper(BlobStore(tmp_path / "cache"), DEFAULT_BOUNDS))
+        refuse_what_cannot_fit([model(free * 2)], Keeper(BlobStore(tmp_path / "cache"), BOUNDS))
 
     assert caught.value.exit_code == 2
-    refuse_what_cannot_fit([model(1000)], Keeper(BlobStore(tmp_path / "cache"), DEFAULT_BOUNDS))
+    refuse_what_cannot_fit([model(1000)], Keeper(BlobStore(tmp_path / "cache"), BOUNDS))
 
 
 def test_what_is_here_already_needs_no_room(tmp_path: Path) -> None:
@@ -37,9 +38,7 @@ def test_what_is_here_already_needs_no_room(tmp_path: Path) -> None:
     with blob.open("wb") as file:
         file.truncate(size)  # a hole: it takes no room
 
-    refuse_what_cannot_fit(
-        [model(size), model(size, path="again.safetensors")], Keeper(blobs, DEFAULT_BOUNDS)
-    )
+    refuse_what_cannot_fit([model(size), model(size, path="again.safetensors")], Keeper(blobs, BOUNDS))
 
 
 def cached(blobs: BlobStore, sha: str, *, used: float) -> LockedModel:
@@ -133,7 +132,5 @@ def test_files_that_are_not_ours_are_named_before_anything_is_fetched(tmp_path: 
     blobs = BlobStore(tmp_path / "cache")
 
     with pytest.raises(ForeignFile, match=r"m\.safetensors"):
-        refuse_what_cannot_fit([model(4)], Keeper(blobs, DEFAULT_BOUNDS), tmp_path / "models")
-    refuse_what_cannot_fit(
-        [model(4, path="n.safetensors")], Keeper(blobs, DEFAULT_BOUNDS), tmp_path / "models"
-    )
+        refuse_what_cannot_fit([model(4)], Keeper(blobs, BOUNDS), tmp_path / "models")
+    refuse_what_cannot_fit([model(4, path="n.safetensors")], Keeper(blobs, BOUNDS), tmp_path / "models")

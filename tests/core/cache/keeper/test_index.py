@@ -12,6 +12,7 @@ import pytest
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.keeper import index as index_module
+from comfyfarm.cache.keeper.admission import Cause, Stay
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.keeper.known import Link, Pin, write_links, write_pins
@@ -106,7 +107,10 @@ def test_pins_outlive_an_index_that_is_lost_whole(put: Put, keep: Keep, is_gone:
 
     kept = keep().evict([a.sha256, b.sha256])
 
-    assert (kept.evicted, kept.stayed) == ((b.sha256,), {a.sha256: "pinned by lock 1 (film)"})
+    assert (kept.evicted, kept.stayed) == (
+        (b.sha256,),
+        {a.sha256: Stay(Cause.PINNED, "pinned by lock 1 (film)")},
+    )
     assert keep().unpin("lock 1") == (a.sha256,)
     keep().index.path.unlink()
     assert keep().index.read().pins == {}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.admission import Cause, Stay
 from comfyfarm.cache.keeper.keeper import Bounds, Keeper
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import NoRoom, TransferError
@@ -43,7 +44,7 @@ def test_what_is_held_is_not_evicted_until_it_is_let_go(put: Put, keep: Keep, bl
         kept = keep().evict([a.sha256, b.sha256])
 
         assert (held.missing, held.evicted) == ((), ())
-        assert (kept.evicted, kept.stayed) == ((b.sha256,), {a.sha256: "in use by job 7"})
+        assert (kept.evicted, kept.stayed) == ((b.sha256,), {a.sha256: Stay(Cause.IN_USE, "in use by job 7")})
         assert keep().evict_to(0).evicted == ()
     assert here(blobs, a, b) == [True, False]
     assert leases(blobs) == []
@@ -115,7 +116,7 @@ def test_a_pin_may_come_before_its_file(put: Put, keep: Keep, blob: Make) -> Non
     keep().pin({model.sha256: "vae/a.pt"}, who="hand")
     put("a")
 
-    assert keep().evict([model.sha256]).stayed == {model.sha256: "pinned by hand"}
+    assert keep().evict([model.sha256]).stayed == {model.sha256: Stay(Cause.PINNED, "pinned by hand")}
     assert keep().unpin("lock 1") == ()
     assert keep().unpin("hand", ["f" * 64]) == ()
     assert keep().unpin("hand") == (model.sha256,)
@@ -167,7 +168,7 @@ def test_what_is_here_can_be_held_on_a_disk_that_takes_nothing(
         assert held.missing == ()
         # No lease could be written: the file itself is locked, so that who can write does not take it.
         assert keep().evict([model.sha256]).stayed == {
-            model.sha256: "in use by a process that had no room for a lease"
+            model.sha256: Stay(Cause.IN_USE, "in use by a process that had no room for a lease")
         }
     assert keep().index.read().uses == {}
     with pytest.raises(TransferError, match="the cache cannot be written"), broken.hold([blob("new")]):
@@ -215,5 +216,17 @@ def test_a_cache_is_no_larger_than_asked_and_says_what_stayed(put: Put, keep: Ke
     assert keep().evict_to(2000).evicted == (a.sha256,)
     keep().pin({b.sha256: ""}, who="hand")
     kept = keep().evict_to(500)
-    assert (kept.evicted, kept.stayed) == ((c.sha256,), {b.sha256: "pinned by hand"})
-    assert keep().evict(["f" * 64]).stayed == {"f" * 64: "is not here"}
+    assert (kept.evicted, kept.stayed) == ((c.sha256,), {b.sha256: Stay(Cause.PINNED, "pinned by hand")})
+    assert keep().evict(["f" * 64]).stayed == {"f" * 64: Stay(Cause.ABSENT, "is not here")}
+
+
+def test_a_blob_that_cannot_be_looked_at_fails_no_note(
+    put: Put, keep: Keep, blobs: BlobStore, blob: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    known, broken = put("known"), blob("broken")
+    blobs.path(broken.sha256).parent.mkdir(parents=True, exist_ok=True)
+    blobs.path(broken.sha256).symlink_to(blobs.path(broken.sha256))  # ELOOP
+
+    keep().note(hits=[known.sha256, broken.sha256])
+
+    assert "use is not noted" in caplog.text

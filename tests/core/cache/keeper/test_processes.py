@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.admission import Cause, Stay
 from comfyfarm.cache.keeper.keeper import Bounds, Keeper
 from comfyfarm.errors import NoRoom
 
@@ -92,7 +93,7 @@ def test_what_a_process_holds_stays_until_it_dies(put: Make, keep: Keep) -> None
             ready()
 
     with child(hold):
-        assert keep().evict([model.sha256]).stayed == {model.sha256: "in use by job 7"}
+        assert keep().evict([model.sha256]).stayed == {model.sha256: Stay(Cause.IN_USE, "in use by job 7")}
     assert keep().look()[0].in_use == {}
     assert keep().evict([model.sha256]).evicted == (model.sha256,)
 
@@ -126,8 +127,8 @@ def test_holders_and_evicters_at_once_break_no_promise(
                         fill(blobs, model)
                 for model in mine:
                     assert blobs.path(model.sha256).read_bytes() == model.data
-                scene = keeper.look()[0]
-                assert sum(one.size for one in scene.blobs.values()) <= quota
+                state = keeper.look()[0]
+                assert sum(one.size for one in state.blobs.values()) <= quota
 
     def evict(seed: int) -> None:
         keeper, dice = Keeper(blobs, Bounds(quota, 0)), random.Random(seed)
@@ -139,8 +140,8 @@ def test_holders_and_evicters_at_once_break_no_promise(
     codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in [_start(work) for work in works]]
 
     assert codes == [0] * len(works)
-    scene, known = Keeper(blobs, Bounds(quota, 0)).look(at_the_door=True)
-    assert (scene.in_use, scene.promised, known.is_complete) == ({}, {}, True)
+    state, known = Keeper(blobs, Bounds(quota, 0)).look(is_locked_by_us=True)
+    assert (state.in_use, state.promised, known.is_complete) == ({}, {}, True)
 
 
 def _start(work: Callable[[], None]) -> int:
@@ -224,7 +225,7 @@ def test_a_read_only_cache_is_read(read_only: tuple[Path, Any], keep: Keep, tmp_
         assert held.missing == ()
         # Through the other mount it could leave: it is pinned, and then held by its lock.
         keep().unpin("hand")
-        assert "no room for a lease" in keep().evict([model.sha256]).stayed[model.sha256]
+        assert "no room for a lease" in keep().evict([model.sha256]).stayed[model.sha256].text
     keeper.note(hits=[model.sha256])
     (link,) = keeper.link([model], tmp_path / "models")
     assert link.read_bytes() == model.data

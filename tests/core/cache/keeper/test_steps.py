@@ -39,16 +39,16 @@ class Cache:
 
     def check(self) -> None:
         """Every blob is whole, every link leads to a whole file, pins are known, nothing is held."""
-        scene, known = self.keeper().look(at_the_door=True)
+        state, known = self.keeper().look(is_locked_by_us=True)
         for model in (self.old, self.pinned, self.used):
             path = self.keeper().blobs.path(model.sha256)
-            if model.sha256 in scene.blobs:
+            if model.sha256 in state.blobs:
                 assert path.read_bytes() == model.data
                 assert path.stat().st_mode & 0o777 == 0o444
         assert known.is_complete
-        assert self.pinned.sha256 in scene.blobs
-        assert self.pinned.sha256 in scene.pins
-        assert scene.in_use == {}
+        assert self.pinned.sha256 in state.blobs
+        assert self.pinned.sha256 in state.pins
+        assert state.in_use == {}
         assert list((self.root / ".leases").glob("*.lease")) == []
         whole = {self.old.data, self.pinned.data, self.used.data}
         assert {link.read_bytes() for link in self.links()} <= whole  # a dangling one would raise

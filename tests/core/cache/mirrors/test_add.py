@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from botocore.session import Session
 
-from comfyfarm.cache.mirrors.add import Known, add_file, is_mirrored
+from comfyfarm.cache.mirrors.add import FileFacts, add_file, is_mirrored
 from comfyfarm.cache.mirrors.entry import meta_key, mirror_key, read_entry
+from comfyfarm.cache.places.folder import FolderPlace
 from comfyfarm.cache.places.objects import open_place
 from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.errors import CorruptBytes, InputError
@@ -19,8 +20,8 @@ from infra.s3_server import S3Server
 async def test_a_mirrored_file_lies_beside_what_is_known_of_it(
     mirror: ObjectPlace, file: Path, content: bytes
 ) -> None:
-    await add_file(mirror, file, Known(("b.safetensors",), "checkpoints", licence="MIT"))
-    entry = await add_file(mirror, file, Known(("a.safetensors",), source="https://host/model"))
+    await add_file(mirror, file, FileFacts(("b.safetensors",), "checkpoints", licence="MIT"))
+    entry = await add_file(mirror, file, FileFacts(("a.safetensors",), source="https://host/model"))
 
     sha256 = hashlib.sha256(content).hexdigest()
     assert await mirror.read_bytes(mirror_key(sha256)) == content
@@ -143,7 +144,7 @@ async def test_two_who_add_one_file_at_once_both_succeed_and_there_is_one(
     mirror: ObjectPlace, file: Path, content: bytes
 ) -> None:
     entries = await asyncio.gather(
-        add_file(mirror, file, Known(("one",))), add_file(mirror, file, Known(("two",)))
+        add_file(mirror, file, FileFacts(("one",))), add_file(mirror, file, FileFacts(("two",)))
     )
 
     assert {entry.sha256 for entry in entries} == {hashlib.sha256(content).hexdigest()}
@@ -189,7 +190,7 @@ async def test_a_file_that_is_not_what_it_must_be_is_not_sent(tmp_path: Path) ->
 async def test_no_secret_of_a_source_is_kept(source: str, kept: str, tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"weights")
     place = open_place(str(tmp_path / "mirror"))
-    entry = await add_file(place, tmp_path / "model.pt", Known(source=source))
+    entry = await add_file(place, tmp_path / "model.pt", FileFacts(source=source))
     assert entry.source == kept
     assert b"secret" not in (await place.read_bytes(meta_key(entry.sha256)) or b"")
 
@@ -198,10 +199,10 @@ async def test_a_mirrored_file_gets_the_names_of_whoever_asks_for_it(
     mirror: ObjectPlace, file: Path, content: bytes
 ) -> None:
     sha256 = hashlib.sha256(content).hexdigest()
-    assert not await is_mirrored(mirror, sha256, len(content), Known(("x",)))
-    await add_file(mirror, file, Known(licence="MIT"))
+    assert not await is_mirrored(mirror, sha256, len(content), FileFacts(("x",)))
+    await add_file(mirror, file, FileFacts(licence="MIT"))
 
-    assert await is_mirrored(mirror, sha256, len(content), Known(("sub/x",), "loras"))
+    assert await is_mirrored(mirror, sha256, len(content), FileFacts(("sub/x",), "loras"))
 
     entry = await read_entry(mirror, sha256)
     assert entry is not None
@@ -212,4 +213,22 @@ async def test_a_wrong_copy_that_the_server_knows_of_is_not_mirrored(bucket: Obj
     entry = await add_file(bucket, file)
     await bucket.put_bytes(mirror_key(entry.sha256), bytes(entry.size))
 
-    assert not await is_mirrored(bucket, entry.sha256, entry.size, Known())
+    assert not await is_mirrored(bucket, entry.sha256, entry.size, FileFacts())
+
+
+class _Cleaned(FolderPlace):
+    """A mirror whose clean-up takes a file while it is being described again."""
+
+    async def put_bytes(self, name: str, data: bytes) -> None:
+        await super().put_bytes(name, data)
+        await self.remove([mirror_key(name[len("meta/") : -len(".json")])], guard=lambda: None)
+
+
+async def test_a_file_that_a_clean_up_takes_just_then_is_not_said_to_be_there(
+    tmp_path: Path, file: Path
+) -> None:
+    root = tmp_path / "mirror"
+    entry = await add_file(FolderPlace(root), file)
+
+    assert await is_mirrored(FolderPlace(root), entry.sha256, entry.size, FileFacts())
+    assert not await is_mirrored(_Cleaned(root), entry.sha256, entry.size, FileFacts())

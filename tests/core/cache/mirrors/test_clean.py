@@ -5,7 +5,7 @@ from pathlib import Path
 
 from botocore.session import Session
 
-from comfyfarm.cache.mirrors.add import Known, add_file
+from comfyfarm.cache.mirrors.add import FileFacts, add_file
 from comfyfarm.cache.mirrors.clean import DAY_S, Rubbish, find_rubbish, find_unneeded, remove_rubbish, titles
 from comfyfarm.cache.mirrors.entry import meta_key, mirror_key
 from comfyfarm.cache.mirrors.inventory import Inventory, take_inventory
@@ -53,7 +53,7 @@ async def _three(mirror: ObjectPlace, tmp_path: Path) -> list[str]:
     shas = []
     for name in ("kept", "unneeded", "orphan"):
         (tmp_path / name).write_bytes(name.encode() * 9)
-        shas.append((await add_file(mirror, tmp_path / name, Known((name,), "loras"))).sha256)
+        shas.append((await add_file(mirror, tmp_path / name, FileFacts((name,), "loras"))).sha256)
     await mirror.remove([mirror_key(shas[2])], guard=lambda: None)
     return shas
 

@@ -1,6 +1,8 @@
 """A file that is behind an address, here for as long as it takes."""
 
 import asyncio
+import errno
+import fcntl
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.mirrors.from_address import fetched, sweep_leftovers
 from comfyfarm.cache.mirrors.probe import Probe
 from comfyfarm.errors import CorruptBytes, InputError, TransferError, UsageError
@@ -52,8 +55,62 @@ async def test_the_file_is_here_and_gone_at_the_end(web: "WebServer", content: b
 
 async def test_what_a_killed_command_left_is_swept(tmp_path: Path) -> None:
     left = tmp_path / ".partial" / "mirror-99999-abcdef12"
-    left.parent.mkdir()
-    left.write_bytes(b"left")
+    left.mkdir(parents=True)
+    (left / "data").write_bytes(b"left")
+    (left / "lock").touch()
+    sweep_leftovers(tmp_path)
+    assert _left(tmp_path) == []
+
+
+class _Swept(Disk):
+    """Another command cleans up after each step."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+
+    def rename(self, path: Path, to: Path) -> None:
+        super().rename(path, to)
+        sweep_leftovers(self.cache)
+
+
+async def test_another_commands_clean_up_never_takes_what_has_just_come(
+    web: "WebServer", content: bytes, tmp_path: Path
+) -> None:
+    web.files["/m"] = content
+    found = Probe(size=len(content), name="m")
+
+    async with fetched(web.url("/m"), found, tmp_path, disk=_Swept(tmp_path), on_bytes=_untold) as path:
+        assert path.stat().st_size == len(content)
+
+
+async def test_on_a_disk_without_locks_the_file_comes_as_well(
+    web: "WebServer", content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(_fd: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    # Patched because no file system here lacks them.
+    monkeypatch.setattr(fcntl, "flock", flock)
+    web.files["/m"] = content
+
+    assert await _size(web.url("/m"), len(content), tmp_path) == len(content)
+    assert _left(tmp_path) == []
+
+
+async def test_a_full_disk_that_keeps_the_file_is_no_failure(
+    web: "WebServer", tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Disk):
+        def step(self, what: str, path: Path) -> None:
+            if what == "unlink" and path.parent.name.startswith("mirror-"):
+                raise OSError(errno.EROFS, "read-only")
+
+    web.files["/m"] = b"weights"
+    async with fetched(
+        web.url("/m"), Probe(size=7, name="m"), tmp_path, disk=Broken(), on_bytes=_untold
+    ) as path:
+        assert path.stat().st_size == 7
+    assert "not removed" in caplog.text
     sweep_leftovers(tmp_path)
     assert _left(tmp_path) == []
 
@@ -99,7 +156,7 @@ async def test_a_cancelled_fetch_ends_and_leaves_nothing(
         await work
     web.release.set()
 
-    assert not list((tmp_path / ".partial").glob("mirror-*"))
+    assert not list((tmp_path / ".partial").glob("mirror-*/data"))
 
 
 async def test_a_full_disk_is_named(web: "WebServer", tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def test_nothing_that_a_client_sends_is_logged(host: Any, caplog: pytest.LogCapt
 
     assert "hunter2" not in caplog.text
     assert "let-me-in" not in caplog.text
-    assert "let-me-in" not in repr(host.server._offer)
+    assert "let-me-in" not in repr(host.server._served)
 
 
 @pytest.mark.parametrize("place", ["0.0.0.0", "::"])  # noqa: S104 - which is what is refused
@@ -351,14 +351,19 @@ def test_of_many_connections_too_many_the_last_are_just_closed(
 def test_a_machine_without_threads_to_spare_serves_the_next_one(
     make_host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(_self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    start = threading.Thread.start
+
+    def start_others(thread: threading.Thread) -> None:
+        if thread.name == "peer":
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
     host = make_host(most_connections=1)
-    # Patched because nobody wants to use up the machine's threads.
-    with monkeypatch.context() as patch, connected(host.url) as connection:
-        patch.setattr(threading.Thread, "start", start)
-        assert connection.recv(1) == b""
+    # Patched because nobody wants to use up the machine's threads; before the server can see the connection.
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_others)
+        with connected(host.url) as connection:
+            assert connection.recv(1) == b""
 
     assert host.ask("/whoami").status == 200
 

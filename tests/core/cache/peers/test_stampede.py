@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from comfyfarm.cache.peers import roster
+from comfyfarm.cache.peers import tier as tier_module
 from comfyfarm.cache.peers.tier import PeerTier
 from comfyfarm.cache.places.request import Addressed, Request
 from comfyfarm.cache.transfer.landing import open_landing
@@ -65,6 +67,15 @@ def hydrate_all(hosts: list[Any], files: list[Any], mirror: Any, *, at_once: int
         return [address for found in pool.map(hydrate, hosts) for address in found]
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patched because a busy machine may take longer to begin than hosts of a farm do."""
+    monkeypatch.setattr(tier_module, "GRACE_S", 10.0)
+    monkeypatch.setattr(tier_module, "SHORT_STALL_S", 10.0)
+    monkeypatch.setattr(roster, "QUIET_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_four_hosts_take_each_file_from_the_mirror_about_once(
     make_host: Callable[..., Any], make_file: Callable[..., Any], mirror: Any
 ) -> None:

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from comfyfarm.cache.held_folder import hold_folder
+from comfyfarm.cache.peers import asking
 from comfyfarm.cache.peers import tier as tier_module
-from comfyfarm.cache.peers.asking import Answer, PeerGone, Presence, ask
+from comfyfarm.cache.peers.asking import PeerAnswer, PeerGone, Presence, ask
 from comfyfarm.cache.peers.roster import MOST_ASKED, QUIET_S, REST_S, Roster
 from comfyfarm.cache.peers.tier import PeerTier
 from comfyfarm.cache.peers.turns import turns
@@ -61,6 +62,12 @@ def me(make_host: Callable[..., Any]) -> Any:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for turns. Patched because the tests of peers that have the file are not about them."""
     monkeypatch.setattr(tier_module, "GRACE_S", 0.0)
+
+
+@pytest.fixture
+def curt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is told early. Patched because three seconds are long for a test."""
+    monkeypatch.setattr(asking, "ANSWER_S", 0.5)
 
 
 @contextlib.contextmanager
@@ -161,7 +168,7 @@ def test_a_dead_peer_is_left_alone_for_half_a_minute(
     assert f"http://{address} is left alone for 30 s: Connection refused" in caplog.text
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "curt")
 def test_a_peer_that_says_nothing_holds_up_a_file_for_seconds_only(
     me: Any, make_host: Any, file: Any
 ) -> None:
@@ -258,13 +265,13 @@ def test_a_file_that_grows_elsewhere_is_waited_for(me: Any, make_host: Any, file
             nonlocal polls
             polls += 1
             grow()
-            if polls == 30:
+            if polls == 10:
                 other.put(file)
 
         found = addresses(me.tier(other.url), file, stop)
 
     assert len(found) == 1
-    assert polls >= 30
+    assert polls >= 10
 
 
 def test_a_file_that_does_not_grow_is_fetched_by_oneself(
@@ -291,7 +298,7 @@ def test_a_peer_that_says_for_ever_that_a_file_grows_is_waited_for_no_longer(
 
         def stop() -> None:
             grow()
-            clock.ahead_s += 1
+            clock.ahead_s += 5
 
         assert addresses(tier, file, stop) == []
 
@@ -356,14 +363,14 @@ def test_whose_turn_is_first_waits_for_nobody_and_the_next_for_a_moment(
 def test_nobody_waits_for_the_turn_of_peers_that_fetch_nothing_for_long() -> None:
     clock = PushedClock()
     roster = Roster(["a:1", "b:1"], "0" * 32, clock)
-    quiet, busy = Answer("1" * 32, Presence.ABSENT), Answer("2" * 32, Presence.ABSENT, is_busy=True)
+    quiet, busy = PeerAnswer("1" * 32, Presence.ABSENT), PeerAnswer("2" * 32, Presence.ABSENT, is_busy=True)
     roster.heard("http://a:1", quiet)
     roster.heard("http://b:1", busy)
     sha256 = next(sha for sha in map("{:064x}".format, range(1000)) if len(roster.ahead(sha)) == 2)
 
     clock.ahead_s += QUIET_S
     assert roster.ahead(sha256) == ("http://b:1",)
-    roster.heard("http://a:1", Answer("1" * 32, Presence.COMING, is_busy=True))
+    roster.heard("http://a:1", PeerAnswer("1" * 32, Presence.COMING, is_busy=True))
     assert set(roster.ahead(sha256)) == {"http://a:1", "http://b:1"}
 
 
@@ -372,7 +379,7 @@ def test_of_many_peers_those_are_asked_whose_turn_comes_first() -> None:
     roster = Roster(urls, "f" * 32, SystemClock())
     ids = {f"{n:032x}": url for n, url in enumerate(urls)}
     for peer_id, url in ids.items():
-        roster.heard(url, Answer(peer_id, Presence.ABSENT))
+        roster.heard(url, PeerAnswer(peer_id, Presence.ABSENT))
     first = turns("ab" * 32, ids)[0]
 
     asked = [roster.askable("ab" * 32) for _ in range(30)]
@@ -380,6 +387,18 @@ def test_of_many_peers_those_are_asked_whose_turn_comes_first() -> None:
     assert all(len(each) == len(set(each)) == MOST_ASKED for each in asked)
     assert all(ids[first] in each for each in asked)
     assert set().union(*asked) == set(urls)
+
+
+def test_of_many_peers_that_nobody_knows_yet_some_are_asked() -> None:
+    urls = [f"http://host-{n}:1" for n in range(500)]
+    roster = Roster(urls, "f" * 32, SystemClock())
+    roster.heard(urls[7], PeerAnswer("7" * 32, Presence.ABSENT))
+
+    asked = [roster.askable("ab" * 32) for _ in range(3)]
+
+    assert all(len(each) == len(set(each)) == MOST_ASKED for each in asked)
+    assert all(urls[7] in each for each in asked)
+    assert len(set(asked)) > 1
 
 
 def test_of_two_hosts_that_wait_for_each_other_the_first_goes_on_soon(
@@ -412,4 +431,4 @@ def test_the_library_reads_what_the_server_refuses_with(me: Any, make_host: Any,
         connection.getresponse().read()
         answer = ask(full.url, file, token=None)
 
-    assert answer == Answer(full.own_id, Presence.ABSENT, is_busy=True)
+    assert answer == PeerAnswer(full.own_id, Presence.ABSENT, is_busy=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from comfyfarm.cache.places.addressed import PRESIGNED_FOR_S, PresignedObject
+from comfyfarm.cache.places.addressed import PRESIGNED_FOR_S, PRESIGNED_SPARE_S, PresignedObject
 from comfyfarm.cache.places.objects import S3Access, open_place
 from comfyfarm.cache.places.remote import RemotePlace
 from comfyfarm.cache.places.request import Addressed
+from comfyfarm.cache.places.signing import Presigned
 from infra.s3_server import S3Server
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ async def test_a_wrong_secret_signs_what_is_refused(s3: S3Server, access: S3Acce
 def test_a_signed_address_is_kept_until_shortly_before_its_end() -> None:
     clock, signed = _Clock(), list[int]()
 
-    def sign(expires_s: int) -> str:
+    def sign(expires_s: int) -> Presigned:
         signed.append(expires_s)
-        return f"https://host/k?n={len(signed)}"
+        return Presigned(f"https://host/k?n={len(signed)}", None)
 
     source = PresignedObject("s3://b/k", sign, clock=clock)
     first = source.request()
@@ -88,6 +89,22 @@ def test_a_signed_address_is_kept_until_shortly_before_its_end() -> None:
     assert source.renew()
     assert source.request().url.endswith("n=3")
     assert signed == [PRESIGNED_FOR_S] * 3
+
+
+def test_a_signed_address_ends_with_the_credentials() -> None:
+    clock, signed = _Clock(), list[float]()
+
+    def sign(_expires_s: int) -> Presigned:
+        signed.append(clock.at + 1200)
+        return Presigned(f"https://host/k?n={len(signed)}", signed[-1])
+
+    source = PresignedObject("s3://b/k", sign, clock=clock)
+    first = source.request()
+    clock.at += 1200 - PRESIGNED_SPARE_S - 1
+
+    assert source.request() == first
+    clock.at += 2
+    assert source.request().url.endswith("n=2")
 
 
 def test_a_web_file_keeps_its_query_and_not_its_password(web: "WebServer") -> None:

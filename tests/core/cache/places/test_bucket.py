@@ -1,6 +1,7 @@
 """Uploads to a bucket: right bytes in the end, and few requests, whatever dialect the store speaks."""
 
 import asyncio
+import dataclasses
 import hashlib
 import logging
 import traceback
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from comfyfarm.cache.pinned import PART_BYTES
 from comfyfarm.cache.places.objects import ObjectPlace, S3Access, open_place
-from comfyfarm.cache.places.place import PART_BYTES, PutFile
+from comfyfarm.cache.places.place import PutFile
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import SpoiledFile, StaleClaim, StoreError
 from infra.s3_server import S3Server

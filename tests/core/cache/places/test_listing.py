@@ -38,13 +38,11 @@ async def test_files_are_listed_with_size_and_time(place: ObjectPlace) -> None:
     assert below == {"sub/deep/c", "sub/ü b"}
 
 
-async def test_a_server_that_knows_the_hash_says_it(place: ObjectPlace) -> None:
+async def test_a_server_that_knows_the_hash_says_whether_it_is_the_file(place: ObjectPlace) -> None:
     sha256 = hashlib.sha256(b"data").hexdigest()
     await place.put_bytes("k", b"data")
     knows = not isinstance(place, FolderPlace)
 
-    assert await place.sha256_of("k") == (sha256 if knows else None)
-    assert await place.sha256_of("absent") is None
     assert await place.holds("k", sha256=sha256, size=4) is (True if knows else None)
     assert await place.holds("k", sha256="0" * 64, size=4) is (False if knows else None)
     assert await place.holds("k", sha256=sha256, size=5) is False

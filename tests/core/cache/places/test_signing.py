@@ -1,5 +1,7 @@
 """Where a bucket's objects lie, and as whom they are asked for."""
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from pydantic import SecretStr
 from comfyfarm.cache.places.objects import open_place
 from comfyfarm.cache.places.place import S3Access
 from comfyfarm.cache.places.signing import Bucket, Signer
+from comfyfarm.clock import SystemClock
 from comfyfarm.errors import StoreError
 from infra.s3_server import S3Server
 
@@ -54,6 +57,25 @@ async def test_a_profile_of_the_machine_signs(
     await place.put_bytes("k", b"data")
 
     assert await place.read_bytes("k") == b"data"
+
+
+def test_an_address_tells_when_a_roles_credentials_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "farm")
+    ends = datetime.fromtimestamp(SystemClock().now() + 5400, UTC).replace(microsecond=0)
+    said = {"Version": 1, "AccessKeyId": "k", "SecretAccessKey": "s", "SessionToken": "t",
+            "Expiration": ends.isoformat()}  # fmt: skip
+    (tmp_path / "said.json").write_text(json.dumps(said))
+    (tmp_path / "config").write_text(f"[profile farm]\ncredential_process = cat {tmp_path}/said.json\n")
+
+    signed = Signer("us-east-1", None).presign("https://b/k", expires_s=3600)
+
+    assert signed.ends_at == ends.timestamp()
+    assert "X-Amz-Security-Token=t" in signed.url
+    assert "Signature" not in repr(signed)
+    access = S3Access(access_key="k", secret=SecretStr("s"))
+    assert Signer("us-east-1", access).presign("https://b/k", expires_s=3600).ends_at is None
 
 
 async def test_nobody_to_sign_as_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

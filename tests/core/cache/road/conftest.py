@@ -28,7 +28,7 @@ from comfyfarm.cli import main
 MIB = 1 << 20
 QUICK = Limits(tick_s=0.05, tries=4, first_wait_s=0.005, most_wait_s=0.05)
 """Waits little before it tries again. On a busy machine nothing is taken for a stall: bytes are counted."""
-HASTY = replace(QUICK, stall_s=0.5, silent_s=0.25, slow_window_s=0.3)
+HASTY = replace(QUICK, stall_s=0.5, silent_s=0.25, slow_window_s=0.3, tries=2)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,11 +13,14 @@ import pytest
 
 from comfyfarm.cache.hydrate import hydrate
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.keeper.stats import read_stats
+from comfyfarm.cache.mirrors.signed import signed_file
 from comfyfarm.cache.supply import Supply
+from comfyfarm.clock import SystemClock
 from comfyfarm.errors import TransferError
 
 if TYPE_CHECKING:
-    from tests.core.cache.road.conftest import Act, Depot, ModelFile
+    from tests.core.cache.road.conftest import Act, Ask, Depot, ModelFile
 
 
 @dataclass
@@ -81,13 +85,20 @@ async def test_a_token_goes_through_the_proxy(
     depot = make_depot(file)
     monkeypatch.setenv("HF_ENDPOINT", depot.url)
     monkeypatch.setenv("HF_TOKEN", "hf_5ecret")
+    counted: list[int] = []
 
-    await hydrate([file.at(f"{depot.url}/{file.sha256}")], supply=Supply(), keeper=keeper)
+    await hydrate(
+        [file.at(f"{depot.url}/{file.sha256}")],
+        supply=Supply(),
+        keeper=keeper,
+        on_bytes=lambda _, count: counted.append(count),
+    )
 
     assert keeper.blobs.path(file.sha256).read_bytes() == file.data
     assert {ask.authorization for ask in depot.asks} == {"Bearer hf_5ecret"}
     assert len(proxy.passed) == len(depot.asks)
-    assert depot.sent_bytes() == file.size
+    assert depot.sent_bytes() == sum(counted) == file.size
+    assert read_stats(keeper).fetched_bytes == {"web": file.size}
 
 
 async def test_a_password_in_the_address_goes_through_the_proxy(
@@ -129,3 +140,34 @@ async def test_a_source_that_fails_behind_the_proxy_is_followed_by_the_next(
 
     assert "5ecret" not in str(caught.value)
     assert proxy.passed
+
+
+async def test_a_signed_address_that_expired_is_renewed_behind_the_proxy(
+    proxy: Proxy,
+    make_depot: Callable[..., "Depot"],
+    file: "ModelFile",
+    act: type["Act"],
+    keeper: Keeper,
+    tmp_path: Path,
+) -> None:
+    depot = make_depot(file)
+    place = tmp_path / "signed.json"
+
+    def write(signature: str) -> None:
+        address = f"{depot.url}/{file.sha256}?X-Amz-Signature={signature}"
+        listed = signed_file({file.sha256: address}, expires_at=SystemClock().now() + 3600)
+        (tmp_path / "new").write_text(listed.text())
+        (tmp_path / "new").replace(place)
+
+    def expiring(ask: "Ask") -> "Act":
+        if "old" not in ask.path:
+            return act()
+        write("fresh")
+        return act(status=403, body=b"")
+
+    depot.act = expiring
+    write("old")
+    await hydrate([file], supply=Supply(signed=str(place)), keeper=keeper)
+
+    assert keeper.blobs.path(file.sha256).read_bytes() == file.data
+    assert any("fresh" in address for address in proxy.passed)

@@ -76,7 +76,7 @@ async def test_a_server_that_is_too_busy_is_asked_by_fewer(
     refused: list[int] = []
 
     def crowded(ask: "Ask") -> "Act":
-        if ask.busy > 3:
+        if ask.busy > 2 and len(refused) < 4:
             refused.append(ask.nth)
             return act(status=503, body=b"")
         return act(rate=8e6)
@@ -84,10 +84,8 @@ async def test_a_server_that_is_too_busy_is_asked_by_fewer(
     depot.act = crowded
     await hydrate([file.at(f"{depot.url}/{file.sha256}")], supply=Supply(), keeper=keeper)
 
-    print(len(refused), [ask.busy for ask in depot.asks])
-    assert refused
-    assert len(refused) < 24
-    busy = [ask.busy for ask in depot.asks]
-    assert max(busy[-6:]) < max(busy)
+    assert 2 <= len(refused) <= 4
+    # Each connection brings so little that there would be 16 otherwise.
+    assert max(ask.busy for ask in depot.asks[-6:]) <= 8
     assert depot.sent_bytes() == file.size
     assert keeper.blobs.path(file.sha256).read_bytes() == file.data

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from comfyfarm.cache.places.request import Request
 from comfyfarm.cache.transfer.budget import Budget
 from comfyfarm.cache.transfer.landing import open_landing
 from comfyfarm.cache.transfer.limits import Limits
 from comfyfarm.cache.transfer.pull import pull
-from comfyfarm.cache.transfer.request import Request
 from comfyfarm.cache.transfer.source import Flow
 
 TLS = Path(__file__).parents[3] / "data" / "tls"

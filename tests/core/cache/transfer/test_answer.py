@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from comfyfarm.cache.transfer.answer import Asked, Meaning, judge, sniff
+from comfyfarm.cache.transfer.answer import Asked, Meaning, is_expired, judge, sniff
 from comfyfarm.cache.transfer.connection import Head
 
 _ASKED = Asked(100, 200, 1000)
@@ -36,6 +36,8 @@ def test_a_total_that_the_server_does_not_know_is_no_fault() -> None:
         ({"content-range": "bytes */1000"}, Meaning.UNFIT),
         ({"content-range": "lines 1-2/3"}, Meaning.UNFIT),
         ({"content-range": "bytes 100-199/999"}, Meaning.UNFIT),
+        ({"content-range": f"bytes 100-199/{'9' * 5000}"}, Meaning.UNFIT),
+        ({"content-length": "9" * 5000}, Meaning.UNFIT),
     ],
 )
 def test_another_range_is_unfit_and_a_shorter_one_is_taken(headers: dict[str, str], meaning: Meaning) -> None:
@@ -103,12 +105,20 @@ def test_a_status_has_its_meaning(status: int, meaning: Meaning) -> None:
         ("7", 7.0),
         ("Thu, 01 Jan 1970 00:01:00 GMT", 50.0),
         ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("9" * 5000, 10.0**18 - 1),
         ("soon", None),
         ("", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text: str, seconds: float | None) -> None:
     assert judge(Head(503, {"retry-after": text}), _ASKED, now=10).retry_after_s == seconds
+
+
+def test_an_expired_session_is_told_from_other_bad_requests() -> None:
+    said = b"<?xml version='1.0'?><Error><Code>%s</Code><Message>The provided token has expired.</Message>"
+
+    assert is_expired(said % b"ExpiredToken")
+    assert not any(is_expired(said % code) for code in (b"RequestTimeTooSkewed", b"InvalidAccessKeyId"))
 
 
 def test_only_a_busy_server_asks_for_fewer_requests() -> None:

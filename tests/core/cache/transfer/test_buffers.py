@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from comfyfarm.cache.transfer import buffers
-from comfyfarm.cache.transfer.buffers import BUFFER_BYTES, BufferPool
+from comfyfarm.cache.transfer.buffers import BufferPool
 from comfyfarm.clock import SystemClock
 
 MIB = 1 << 20
@@ -48,22 +48,22 @@ def test_a_buffer_begins_at_a_page_and_holds_one_chunk() -> None:
     address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
     assert address % mmap.PAGESIZE == 0
-    assert len(buffer) == BUFFER_BYTES == MIB
+    assert len(buffer) == MIB
 
 
 def test_memory_is_made_when_it_is_needed_and_given_back_with_the_last_file() -> None:
     pool = BufferPool(4)
-    assert pool.made == 0
+    assert pool._made == 0
     first, second = pool.open_shelf(), pool.open_shelf()
     one = pool.take(first, 0, _go_on)
     pool.park(first, 0, pool.take(first, MIB, _go_on))
-    assert pool.made == 2
+    assert pool._made == 2
 
     pool.close_shelf(first)
     pool.close_shelf(second)
-    assert pool.made == 1
+    assert pool._made == 1
     pool.give(one)
-    assert pool.made == 0
+    assert pool._made == 0
 
 
 def test_a_buffer_that_comes_back_is_used_again() -> None:
@@ -72,7 +72,7 @@ def test_a_buffer_that_comes_back_is_used_again() -> None:
     pool.give(pool.take(shelf, 0, _go_on))
     pool.take(shelf, 0, _go_on)
 
-    assert pool.made == 1
+    assert pool._made == 1
 
 
 def test_the_parked_buffer_whose_turn_is_farthest_is_taken_away() -> None:
@@ -88,7 +88,7 @@ def test_the_parked_buffer_whose_turn_is_farthest_is_taken_away() -> None:
     assert pool.unpark(near, 5 * MIB) is None
     assert pool.unpark(near, 1 * MIB) is not None
     assert pool.unpark(far, 8 * MIB) is not None
-    assert pool.made == 4
+    assert pool._made == 4
 
 
 def test_while_a_hash_gives_buffers_back_none_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_many_connections_of_many_files_never_lock_each_other_out(limit: int) ->
         for step in range(60):
             at = (n // 3 + 11 * step) * MIB
             buffer = pool.take(shelf, at, _go_on)
-            most.append(pool.made)
+            most.append(pool._made)
             if chance.random() < 0.2:
                 pool.give(buffer)
             else:
@@ -234,4 +234,4 @@ def test_many_connections_of_many_files_never_lock_each_other_out(limit: int) ->
     assert max(most) <= limit
     for shelf in shelves:
         pool.close_shelf(shelf)
-    assert pool.made == 0
+    assert pool._made == 0

@@ -22,7 +22,19 @@ def test_the_host_is_said_without_login_and_standard_port(url: str, shown: str) 
     assert origin.shown == shown
 
 
-@pytest.mark.parametrize("url", ["s3://b/m", "file:///m", "http:///m", "http://a:port/m", "http://a:99999/m"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://b/m",
+        "file:///m",
+        "http:///m",
+        "http://a:port/m",
+        "http://a:99999/m",
+        "http://[bad/m",
+        "http://a..b/m",
+        f"http://{'a' * 64}/m",
+    ],
+)
 def test_what_is_no_web_address_is_none(url: str) -> None:
     assert origin_of(url) is None
 

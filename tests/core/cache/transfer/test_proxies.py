@@ -17,6 +17,7 @@ _PROXY = "http://proxy:3128"
         ("https://a.example/m", {"HTTP_PROXY": _PROXY}, True),
         ("http://a.example/m", {"HTTP_PROXY": _PROXY}, False),
         ("https://a.example/m", {"HTTPS_PROXY": ""}, True),
+        ("https://[bad/m", {"HTTPS_PROXY": _PROXY}, True),
         ("https://a.example/m", {"HTTPS_PROXY": _PROXY, "NO_PROXY": "b.example, .example"}, True),
         ("https://a.example/m", {"HTTPS_PROXY": _PROXY, "NO_PROXY": "b.example"}, False),
         ("https://a.example/m", {"HTTPS_PROXY": _PROXY, "NO_PROXY": "*.example"}, True),

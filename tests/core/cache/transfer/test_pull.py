@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,9 @@ def test_a_connection_that_the_server_closes_between_answers_costs_nothing(
     faulty.act = lambda ask: act(ending="close")  # without having said so
 
     assert road.bring(faulty.url, len(matter), connections=1) == matter
-    assert (faulty.connections, len(faulty.asks)) == (6, 6)
+    assert faulty.connections == len(faulty.asks)
+    # What was asked for ahead is lost, once, and may take the end of the body before it along.
+    assert 6 <= len(faulty.asks) <= 7
 
 
 @pytest.mark.parametrize("ending", ["reset", "close", "hold"])
@@ -125,6 +128,23 @@ def test_retry_after_is_honoured(faulty: "Faulty", road: "Road", matter: bytes, 
     assert at[1] - at[0] >= 1
 
 
+def test_no_connection_asks_for_more_before_the_time_that_a_busy_server_names(
+    faulty: "Faulty", road: "Road", matter: bytes, act: type["Act"]
+) -> None:
+    at: dict[int, float] = {}
+
+    def answer(ask: "Ask") -> "Act":
+        at[ask.nth] = time.monotonic()
+        busy = act(status=429, body=b"", headers={"Retry-After": "1"})
+        # The first part is done while the others wait: it would be the next to ask.
+        return busy if 2 <= ask.nth <= 4 else act(rate=3e6 if ask.nth == 1 else None)
+
+    faulty.act = answer
+
+    assert road.bring(faulty.url, len(matter)) == matter
+    assert min(at[nth] for nth in at if nth > 4) - at[2] >= 1
+
+
 def test_a_source_that_asks_for_an_hour_is_left_for_the_next(
     faulty: "Faulty", road: "Road", matter: bytes, act: type["Act"]
 ) -> None:
@@ -167,6 +187,13 @@ def test_nobody_at_the_address_is_named(faulty: "Faulty", road: "Road", matter: 
         ({"headers": {"Content-Encoding": "gzip"}}, "sends the file compressed"),
         ({"status": 302, "body": b"", "headers": {"Location": "ftp://elsewhere/m"}}, "no address of the web"),
         ({"status": 302, "body": b"", "headers": {"Location": "/m"}}, "redirects more than 5 times"),
+        ({"status": 302, "body": b"", "headers": {"Location": "http://[bad/m"}}, "no address of the web"),
+        ({"status": 302, "body": b"", "headers": {"Location": "http://a..b/m"}}, "no address of the web"),
+        (
+            {"status": 503, "body": b"", "headers": {"Retry-After": "9" * 5000}},
+            "answered 503, and asks for",
+        ),
+        ({"headers": {"Content-Range": f"bytes 0-1/{'9' * 5000}"}}, "answers a range without saying which"),
     ],
 )
 def test_an_answer_that_is_not_the_file_is_named_at_once(
@@ -290,11 +317,11 @@ def test_a_file_that_never_stops_changing_is_given_up(
 def test_a_stalled_part_is_raced_by_a_second_request(
     faulty: "Faulty", road: "Road", matter: bytes, act: type["Act"]
 ) -> None:
-    faulty.data = matter * 6
+    faulty.data = matter * 2
     slow = act(rate=2e6)
     faulty.act = lambda ask: act(sends=0, ending="hold") if ask.nth == 2 else slow
     began = time.monotonic()
-    road.limits = type(road.limits)(tick_s=0.05, silent_s=0.4, stall_s=20)
+    road.limits = type(road.limits)(tick_s=0.05, silent_s=0.3, stall_s=20)
 
     assert road.bring(faulty.url, len(faulty.data)) == faulty.data
     assert time.monotonic() - began < 20
@@ -305,8 +332,9 @@ def test_a_stalled_part_is_raced_by_a_second_request(
 def test_a_part_that_is_far_slower_than_the_others_is_raced(
     faulty: "Faulty", road: "Road", matter: bytes, act: type["Act"]
 ) -> None:
-    faulty.data = matter * 6
+    faulty.data = matter * 2
     faulty.act = lambda ask: act(rate=20_000 if ask.nth == 2 else 2e6)
+    road.limits = replace(road.limits, slow_window_s=0.2)
     began = time.monotonic()
 
     assert road.bring(faulty.url, len(faulty.data)) == faulty.data
@@ -331,6 +359,80 @@ def test_an_expired_address_is_made_anew_in_mid_transfer(
     assert road.bring(one, len(matter)) == matter
     assert one.renewals == 1
     assert faulty.sent_bytes == len(matter)
+
+
+@pytest.mark.parametrize(
+    ("code", "query", "renewals"),
+    [
+        ("ExpiredToken", "X-Amz-Signature=1", 1),
+        ("RequestTimeTooSkewed", "X-Amz-Signature=1", 0),
+        ("ExpiredToken", "unsigned", 0),
+    ],
+)
+def test_a_signature_whose_session_is_over_is_made_anew(
+    faulty: "Faulty",
+    road: "Road",
+    matter: bytes,
+    act: type["Act"],
+    source: type["Source"],
+    code: str,
+    query: str,
+    renewals: int,
+) -> None:
+    said = f"<?xml version='1.0'?>\n<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+    faulty.act = lambda ask: act(status=400, body=said) if query in ask.path and ask.nth > 3 else act()
+    one = source(f"{faulty.url}?{query}", renewed=[f"{faulty.url}?new"])
+
+    if renewals:
+        assert road.bring(one, len(matter)) == matter
+    else:
+        with pytest.raises(SourceFailed, match="answered 400"):
+            road.bring(one, len(matter))
+    assert one.renewals == renewals
+
+
+def test_a_source_that_limits_by_refusing_is_not_asked_in_a_tight_loop(
+    faulty: "Faulty", road: "Road", matter: bytes, act: type["Act"], source: type["Source"]
+) -> None:
+    unlucky = MIB
+    faulty.data = matter * 4
+
+    def answer(ask: "Ask") -> "Act":
+        if ask.start != unlucky:
+            return act()
+        # Others go well meanwhile, which is no reason to go on asking for this one.
+        most = min(len(faulty.asks) + 4, 18)
+        until = time.monotonic() + 5
+        while len(faulty.asks) < most and time.monotonic() < until:
+            faulty.over.wait(0.001)
+        return act(status=403, body=b"")
+
+    faulty.act = answer
+    one = source(faulty.url, renewed=[faulty.url] * 99)
+
+    with pytest.raises(SourceFailed, match="access denied"):
+        road.bring(one, len(faulty.data))
+    assert Counter(ask.start for ask in faulty.asks)[unlucky] == road.limits.renewals + 1
+
+
+def test_connections_are_made_while_the_first_answer_is_awaited(
+    faulty: "Faulty", road: "Road", matter: bytes, act: type["Act"]
+) -> None:
+    before: list[int] = []
+
+    def answer(ask: "Ask") -> "Act":
+        if ask.nth == 1:
+            until = time.monotonic() + 10
+            while faulty.connections < 4 and time.monotonic() < until:
+                faulty.over.wait(0.001)
+            before.extend((faulty.connections, len(faulty.asks)))
+        return act()
+
+    faulty.act = answer
+
+    assert road.bring(faulty.url, len(matter)) == matter
+    assert before == [4, 1]
+    assert faulty.connections == 4
 
 
 def test_an_address_is_not_made_anew_for_ever(
@@ -415,7 +517,7 @@ def test_a_stop_ends_a_transfer_whose_reads_are_blocked(
     road.flow.stop()
     thread.join(10)
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert len(caught) == 1
 
 

@@ -49,6 +49,22 @@ def test_once_dropped_they_do_not_come_back(route: Route) -> None:
     assert route.follow(away, "https://one.example/m").headers == {}
 
 
+@pytest.mark.parametrize("location", ["http://[bad/n", "//a..b/n", "ftp://one.example/n"])
+def test_a_redirect_to_what_is_no_address_is_named(route: Route, location: str) -> None:
+    with pytest.raises(SourceFailed, match="no address of the web"):
+        route.follow(route.begin(), location)
+
+
+def test_one_request_is_not_refused_for_ever_though_others_go_well(route: Route) -> None:
+    hop = route.follow(route.begin(), "https://two.example/n")
+    for times in (1, 2):
+        route.refused(hop, times=times)
+        route.settle(route.follow(route.begin(), "https://two.example/n"))
+
+    with pytest.raises(SourceFailed, match="access denied"):
+        route.refused(hop, times=3)
+
+
 def test_a_redirect_to_plain_http_is_not_followed(route: Route) -> None:
     with pytest.raises(SourceFailed, match="redirects to an address without TLS"):
         route.follow(route.begin(), "http://one.example/m")

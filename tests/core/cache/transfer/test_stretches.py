@@ -76,6 +76,17 @@ def test_a_raced_part_is_handed_out_again_before_all_others_and_not_split() -> N
     assert stretches.take(may_split=True) is None
 
 
+def test_a_part_that_has_just_ended_is_not_raced() -> None:
+    stretches = Stretches([range(MIB)], MIB)
+    done = stretches.take()
+    assert done is not None
+    stretches.end(done)
+
+    stretches.race(done)
+
+    assert stretches.is_done
+
+
 def test_no_more_threads_are_useful_than_there_are_chunks() -> None:
     stretches = Stretches([range(6 * MIB)], 4 * MIB)
     assert stretches.most_useful() == 2

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,18 @@ def land() -> type[Land]:
 def folder(tmp_path: Path) -> Path:
     """Where it lands."""
     return tmp_path / ".partial" / ("ab" * 32)
+
+
+@pytest.fixture
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """From now on no thread of this name can be started."""
+    start, names = threading.Thread.start, [""]
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == names[0]:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    # Patched: a process that may have no more threads could not run the test.
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    return lambda name: names.__setitem__(0, name)

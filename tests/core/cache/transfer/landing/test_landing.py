@@ -38,7 +38,7 @@ def test_what_many_threads_bring_in_any_order_is_the_file(
     assert final.read_bytes() == data
     assert final.stat().st_mode & 0o777 == 0o444
     assert [path.name for path in tmp_path.iterdir()] == ["blobs"]
-    assert pool.made == 0
+    assert pool._made == 0
     landing.close(keep=True)
 
 

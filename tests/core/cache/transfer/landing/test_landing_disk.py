@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,17 +168,18 @@ def test_late_threads_of_a_landing_that_is_closed_do_no_harm(
     with pytest.raises(OSError, match="over"):
         landing.buffer(0, land.go_on)
     assert list(tmp_path.iterdir()) == []
-    assert pool.made == 0
+    assert pool._made == 0
 
 
 class _Failing(Disk):
     """Its steps of one kind fail from now on."""
 
     what = ""
+    error: Exception = OSError(errno.EIO, "broken")
 
     def step(self, what: str, path: Path) -> None:
         if what == self.what:
-            raise OSError(errno.EIO, "broken")
+            raise self.error
 
 
 def test_a_broken_disk_is_told_to_everyone_at_once(land: "type[Land]", folder: Path) -> None:
@@ -212,6 +214,38 @@ def test_a_broken_disk_is_told_to_everyone_at_once(land: "type[Land]", folder: P
     again = open_landing(folder, 4 * MIB, stop=land.go_on)
     assert again.missing() == (range(MIB, 4 * MIB),)
     again.close(keep=False)
+
+
+def test_no_thread_for_reading_back_is_told_to_who_waits_for_the_hash(
+    land: "type[Land]", folder: Path, no_thread: Callable[[str], None]
+) -> None:
+    pool = BufferPool(4, for_readers=1)
+    landing = open_landing(folder, 6 * MIB, stop=land.go_on, pool=pool)
+    no_thread("read-ahead")
+    for at in range(5 * MIB, -1, -MIB):
+        land.bring(landing, land.noise(6 * MIB), at)
+
+    with pytest.raises(OSError, match="can't start new thread"):
+        landing.digest(land.go_on)
+    landing.close(keep=False)
+
+    assert pool._made == 0
+
+
+def test_a_sync_that_fails_by_anything_else_is_told_as_well(
+    land: "type[Land]", folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Patched because 128 MiB are long for a test.
+    monkeypatch.setattr(syncer, "SYNC_BYTES", 1)
+    disk = _Failing()
+    landing = open_landing(folder, 2 * MIB, disk=disk, stop=land.go_on)
+    disk.what, disk.error = "sync_data", MemoryError()
+    land.bring(landing, land.noise(2 * MIB), 0)
+
+    with pytest.raises(OSError, match="MemoryError"):
+        landing.digest(land.go_on)
+    disk.what = ""
+    landing.close(keep=False)
 
 
 def test_bytes_that_could_not_be_made_durable_are_not_journalled_ever(

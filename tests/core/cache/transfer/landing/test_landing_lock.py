@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from comfyfarm.cache.transfer.buffers import BufferPool
 from comfyfarm.cache.transfer.chunks import CHUNK_BYTES
 from comfyfarm.cache.transfer.landing import Landing, open_landing
 
@@ -55,6 +56,21 @@ def test_who_waited_for_a_file_that_has_landed_begins_in_a_new_folder(
     assert (after[0].resumed_bytes, (folder / "lock").exists()) == (0, True)
     after[0].close(keep=False)
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+@pytest.mark.parametrize("name", ["hash", "sync"])
+def test_a_landing_that_cannot_begin_holds_nothing(
+    land: "type[Land]", folder: Path, no_thread: Callable[[str], None], name: str
+) -> None:
+    pool = BufferPool(4)
+    no_thread(name)
+    with pytest.raises(OSError, match="can't start new thread") as failed:
+        open_landing(folder, MIB, stop=land.give_up, pool=pool)
+    no_thread("")
+
+    open_landing(folder, MIB, stop=land.give_up, pool=pool).close(keep=False)
+    assert failed.value.filename == str(folder)
+    assert pool._made == 0
 
 
 _HOLD = """

@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from comfyfarm.cache.disk import Disk
+from comfyfarm.cache.held_folder import NO_LOCKS
 
 LEASES = ".leases"
-NO_LOCKS = frozenset({errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL})
-"""What a file system without locks answers."""
-
 READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """What a disk answers that we may only read."""
 
 
 @contextlib.contextmanager
-def door(root: Path, *, disk: Disk, name: str = "door") -> Iterator[None]:
+def cache_lock(root: Path, *, disk: Disk, name: str = "door") -> Iterator[None]:
     """Wait for the lock, and have it while it is open. The kernel takes it from a process that dies.
 
     Raises:

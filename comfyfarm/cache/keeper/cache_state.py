@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from comfyfarm.cache.blobs import BlobStore
-from comfyfarm.cache.keeper.admission import Blob, Bounds, Scene
-from comfyfarm.cache.keeper.door import is_locked
+from comfyfarm.cache.keeper.admission import Blob, Bounds, CacheState
+from comfyfarm.cache.keeper.cache_lock import is_locked
 from comfyfarm.cache.keeper.known import Known
 from comfyfarm.cache.keeper.leases import LeaseNote
 from comfyfarm.cache.layout import is_link_to
@@ -19,10 +19,10 @@ _SHORT = 12
 
 def look(
     blobs: BlobStore, known: Known, leases: Iterable[LeaseNote], bounds: Bounds, *, with_locks: bool
-) -> Scene:
-    """The scene as it is now. Nothing is changed; what vanishes meanwhile is not in it.
+) -> CacheState:
+    """The state as it is now. Nothing is changed; what vanishes meanwhile is not in it.
 
-    `with_locks`: also ask who holds a blob by a lock on it; with the door held only.
+    `with_locks`: also ask who holds a blob by a lock on it; with the cache locked only.
     """
     here = dict(_blobs(blobs, known))
     in_use, promised = _by_file(leases, here)
@@ -32,7 +32,7 @@ def look(
     pins = {sha: tuple(pin.words for pin in many) for sha, many in known.pins.items()}
     if not known.is_complete:
         pins = {sha: (*pins.get(sha, ()), _UNKNOWN) for sha in {*here, *pins}}
-    return Scene(
+    return CacheState(
         blobs=here,
         pins=pins,
         in_use=in_use,
@@ -55,7 +55,7 @@ def shown_name(sha256: str, known: Known) -> str:
 def claimed(path: Path) -> Iterator[bool]:
     """Whether nobody holds this very file by a lock, having had no room for a lease; nor can, meanwhile.
 
-    With the door held only: two who ask at once would take each other for holders.
+    With the cache locked only: two who ask at once would take each other for holders.
     """
     fd = -1
     with contextlib.suppress(FileNotFoundError):
