@@ -200,14 +200,12 @@ class _Transfer:
         """See `Work`."""
         with self._change:
             is_over = self._over.is_set() or self._failure is not None or self._is_too_many()
-            is_early = _CLOCK.monotonic() < self._not_before
-            return None if is_over or is_early else self._stretches.take()
+            return None if is_over or self._is_early() else self._stretches.take()
 
     def _next(self) -> Stretch | None:
         # The first answer tells the others what they need.
         is_waiting = not self.is_ready and self._stretches.running
-        is_early = _CLOCK.monotonic() < self._not_before
-        return None if is_waiting or is_early else self._stretches.take(may_split=self.has_ranges)
+        return None if is_waiting or self._is_early() else self._stretches.take(may_split=self.has_ranges)
 
     def advance(self, stretch: Stretch, at: int) -> bool:
         """See `Work`."""
@@ -270,6 +268,9 @@ class _Transfer:
             if error is not None and self._failure is None:
                 self._failure = error
             self._change.notify_all()
+
+    def _is_early(self) -> bool:
+        return _CLOCK.monotonic() < self._not_before
 
     def _is_too_many(self) -> bool:
         return len(self._workers) > max(1, self._pace.wanted) or self._share.must_yield()
