@@ -13,12 +13,13 @@ from pathlib import Path, PurePosixPath
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.pinned import Placed
-from comfyfarm.errors import ForeignFile, InputError, TryLater
+from comfyfarm.errors import ForeignFile, InputError, TryLater, UsageError
 
 _FOREIGN = (
     "not ours, and never overwritten; move them away, or name no models folder when they are the files that "
     "the lock means:"
 )
+_TOO_LONG = "longer than a name may be on a disk; shorten it in the lock"
 _TRIES = 5
 
 OnLinks = Callable[[Mapping[Path, Placed]], None]
@@ -78,7 +79,8 @@ def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path)
 
     Raises:
         ForeignFile: files that are not ours lie there, all of them named.
-        InputError: a path leads out of the folder, or two models claim one path.
+        InputError: a path leads out of the folder or is too long, or two models claim one path.
+        TryLater: the folder cannot be looked at.
     """
     root = _root(models_dir)
     wanted = {link: blobs.path(model.sha256) for link, model in _places(models, root).items()}
@@ -87,6 +89,21 @@ def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path)
         lines = [f"  {link}" for link in foreign]
         raise ForeignFile("\n".join([_FOREIGN, *lines]))
     return wanted
+
+
+def refuse_hard_links(models: Iterable[Placed], blobs: BlobStore, models_dir: Path) -> None:
+    """Whether hard links can be, asked before anything is fetched.
+
+    Raises:
+        UsageError: a folder lies on another file system than the cache.
+    """
+    cache = _device(blobs.root / "sha256")
+    for folder in dict.fromkeys(link.parent for link in _places(models, _root(models_dir))):
+        if _device(folder) != cache:
+            raise UsageError(
+                f"{folder}: lies on another file system than the cache {blobs.root}, and hard links cannot "
+                "lead there; leave --link hard out, or give a --cache that lies beside it"
+            )
 
 
 def make_view(
@@ -145,6 +162,13 @@ def write_extra_model_paths(view: Path, disk: Disk) -> Path:
     return path
 
 
+def _device(folder: Path) -> int:
+    """Of the folder, or of the nearest one above it that is there."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.stat().st_dev
+
+
 def _root(models_dir: Path) -> Path:
     return models_dir.expanduser().absolute()
 
@@ -158,14 +182,29 @@ def _places(models: Iterable[Placed], root: Path) -> dict[Path, Placed]:
     return places
 
 
+_NAME_MAX_BYTES = 255
+"""Of one name, on the file systems of Linux."""
+
+
 def _inside(path: str) -> PurePosixPath:
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\\" in path or "\0" in path:
         raise InputError(f"{path!r}: leads out of the models folder; correct it in the lock")
+    if any(len(os.fsencode(part)) > _NAME_MAX_BYTES for part in pure.parts):
+        raise InputError(f"{path}: is {_TOO_LONG}")
     return pure
 
 
 def _is_foreign(link: Path, blob: Path, blobs: BlobStore, root: Path) -> bool:
+    try:
+        return _is_in_the_way(link, blob, blobs, root)
+    except OSError as exc:
+        if exc.errno == errno.ENAMETOOLONG:
+            raise InputError(f"{link.relative_to(root)}: is {_TOO_LONG}") from exc
+        raise TryLater(f"{link}: cannot be looked at: {exc.strerror or exc}") from exc
+
+
+def _is_in_the_way(link: Path, blob: Path, blobs: BlobStore, root: Path) -> bool:
     if any(os.path.lexists(parent) and not parent.is_dir() for parent in _between(link, root)):
         return True
     if link.is_symlink():

@@ -1,9 +1,11 @@
 """`comfyfarm cache ls|pin|unpin|evict|verify|stats|serve`: this host's model files and who keeps them."""
 
+import contextlib
 import importlib
 import json
+import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +15,10 @@ from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cache.keeper.admission import Cause, Stay
 from comfyfarm.cache.keeper.entries import find_shas, list_entries
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cli.cache_rows import print_entries, print_stats, shortened
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.hydration_options import keeper_of
 from comfyfarm.errors import UsageError
-from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.plan.host_plan import bytes_text
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.shown import counted
@@ -29,9 +32,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class _CacheGroup(click.Group):
     """Loads the server of `serve` only when it is called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names."""
-        return [*super().list_commands(ctx), "serve"]
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """All names, in the order in which they are of use."""
+        return [*self.commands, "serve"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The subcommand, loaded now."""
@@ -71,8 +74,6 @@ def ls(cache: Path | None, *, as_json: bool) -> None:
         for entry in entries:
             click.echo(entry.model_dump_json())
         return
-    from comfyfarm.cli.cache_rows import print_entries
-
     print_entries(entries)
 
 
@@ -117,7 +118,7 @@ def unpin(files: tuple[str, ...], lock: str | None, cache: Path | None, *, anyon
         click.echo(f"{counted(len(gone), 'file')} no longer pinned {'' if anyones else _by(_HAND)}".rstrip())
         for entry in list_entries(keeper):
             if entry.sha256 in shas and entry.pinned:
-                say(f"{entry.sha256[:12]} is still pinned {', '.join(entry.pinned)}")
+                say(f"{entry.sha256[:12]} is still pinned {shortened(', '.join(entry.pinned))}")
 
 
 @command.command("evict")
@@ -149,7 +150,7 @@ def evict(
         click.echo(json.dumps(told, ensure_ascii=False))
     names = {entry.sha256: entry.names[0] if entry.names else entry.sha256[:12] for entry in entries}
     for sha, stay in kept.stayed.items():
-        say(f"{names.get(sha, sha[:12])} stays: {stay}")
+        say(f"{names.get(sha, sha[:12])} stays: {shortened(str(stay))}")
     if not as_json:
         click.echo(f"{counted(len(kept.evicted), 'file')} evicted, {bytes_text(kept.freed_bytes)} freed")
     sys.exit(0 if is_all else _exit_code(kept.stayed))
@@ -172,7 +173,7 @@ def verify(files: tuple[str, ...], cache: Path | None, *, as_json: bool) -> None
     entries = list_entries(keeper)
     shas = find_shas(files, entries, may_come=True) if files else None
     sizes = sum(entry.size or 0 for entry in entries if shas is None or entry.sha256 in shas)
-    with bytes_bar("verify", sizes) as advance:
+    with bytes_bar("verify", sizes) as advance, _said_below():
         report = verify_blobs(keeper, shas, on_bytes=advance)
     if as_json:
         click.echo(report.model_dump_json())
@@ -202,13 +203,23 @@ def stats(cache: Path | None, *, as_prometheus: bool, as_json: bool) -> None:
     elif as_json:
         click.echo(figures.model_dump_json())
     else:
-        from comfyfarm.cli.cache_rows import print_stats
-
         print_stats(figures)
 
 
 def _keeper(cache: Path | None) -> Keeper:
-    return keeper_from(read_settings(), cache)
+    return keeper_of(read_settings(), cache)
+
+
+@contextlib.contextmanager
+def _said_below() -> Iterator[None]:
+    """What the cache warns of while it is verified is what the command says in the end."""
+    log = logging.getLogger("comfyfarm.cache.blobs")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _read_lock(lock: str) -> tuple[str, dict[str, str]]:

@@ -1,5 +1,6 @@
 """The files of a cache as a table, and its figures in words."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -26,10 +27,15 @@ def print_entries(entries: Sequence[Entry]) -> None:
             "\n".join(folder if path else "" for folder, _, path in titles),
             "not here" if entry.size is None else bytes_text(entry.size),
             "" if entry.last_used is None else time_text(entry.last_used),
-            "\n".join(entry.pinned),
-            "\n".join(entry.in_use),
+            shortened("\n".join(entry.pinned)),
+            shortened("\n".join(entry.in_use)),
         )
     Console(width=None if Console().is_terminal else 200, markup=False).print(table)
+
+
+def shortened(text: str) -> str:
+    """With the first 12 digits of each SHA-256: enough for people, and for `unpin --lock`."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1", text)
 
 
 def print_stats(stats: CacheStats) -> None:

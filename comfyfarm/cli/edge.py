@@ -2,7 +2,9 @@
 
 import functools
 import logging
+import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:  # `--help` loads no pydantic
 logger = logging.getLogger(__name__)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Value = TypeVar("Value")
 
 
 def say(line: str) -> None:
@@ -88,6 +91,39 @@ async def runs_to_its_end(work: Coroutine[Any, Any, None], stop: "Stop") -> bool
     if stop.is_asked:
         say("comfyfarm: stopped; the same call goes on where it was")
     return not stop.is_asked
+
+
+def run_in_order(work: Coroutine[Any, Any, Value]) -> Value:
+    """`asyncio.run`, in which SIGTERM cancels as Ctrl-C does, so that what has come is kept.
+
+    Raises:
+        SystemExit: SIGTERM came; status 143.
+    """
+    import asyncio
+
+    was_terminated = False
+
+    async def watched() -> Value:
+        nonlocal was_terminated
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def cancel() -> None:
+            nonlocal was_terminated
+            if task is not None and not was_terminated:  # a second one does not stop what puts in order
+                was_terminated = True
+                task.cancel()
+
+        if threading.current_thread() is threading.main_thread():
+            loop.add_signal_handler(signal.SIGTERM, cancel)
+        return await work
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        if not was_terminated:
+            raise
+    say("comfyfarm: stopped; the same call goes on where it was")
+    sys.exit(128 + signal.SIGTERM)
 
 
 def log_to_stderr(*, verbose: bool) -> None:

@@ -10,6 +10,7 @@ import click
 
 from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.supply import Supply
+from comfyfarm.errors import UsageError
 from comfyfarm.farm.supplies import keeper_from, supply_from
 from comfyfarm.settings import FarmSettings, read_settings
 
@@ -31,6 +32,18 @@ class Road:
     def supply(self, *, connections: int | None = None) -> Supply:
         """Where to look for files; `connections` to one source of a file, None adapts to the link."""
         return supply_from(self.settings, mirror=self.mirror, signed=self.signed, connections=connections)
+
+
+def keeper_of(settings: FarmSettings, cache: Path | None) -> Keeper:
+    """The keeper of `--cache`, or of the settings' cache.
+
+    Raises:
+        UsageError: it is a file.
+    """
+    keeper = keeper_from(settings, cache)
+    if keeper.blobs.root.is_file():
+        raise UsageError(f"the cache is a file: {keeper.blobs.root}")
+    return keeper
 
 
 _OPTIONS = (
@@ -60,7 +73,7 @@ def takes_road(function: Callable[..., Any]) -> Callable[..., Any]:
         settings = read_settings()
         road = Road(
             settings=settings,
-            keeper=keeper_from(settings, cache),
+            keeper=keeper_of(settings, cache),
             models_dir=link_into.absolute() if link_into is not None else None,
             is_hard=link == "hard",
             mirror=mirror,

@@ -10,12 +10,12 @@ import click
 from comfyfarm.addresses import local_path, mask, read_bytes
 from comfyfarm.cache.mirrors.add import FileFacts
 from comfyfarm.cache.mirrors.entry import MirrorEntry
-from comfyfarm.cache.mirrors.opened import open_mirror
-from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.edge import ends_with_exit_code, run_in_order, say
+from comfyfarm.cli.hydration_options import keeper_of
 from comfyfarm.cli.mirror_adding import Adding, Gauge
+from comfyfarm.cli.mirror_place import mirror_at
 from comfyfarm.cli.progress import bytes_so_far_bar
 from comfyfarm.errors import FarmError, InputError, NoRoom, StoreError, UsageError
-from comfyfarm.farm.supplies import keeper_from
 from comfyfarm.lock.lockfile import LOCK_LIMIT_BYTES, LockedModel, read_lock
 from comfyfarm.settings import read_settings
 from comfyfarm.workflow.shown import counted
@@ -53,16 +53,16 @@ def add(
     cache: Path | None,
 ) -> None:
     """Put files into the mirror; the same bytes twice are one object, and wrong ones there are replaced."""
-    place = open_mirror(mirror, is_new=True)
+    place = mirror_at(mirror, is_new=True)
     _check_words(what, lock, {"--folder": folder, "--name": name, "--source": source, "--sha256": sha256})
     known = FileFacts((name,) if name else (), folder, source, licence)
     with bytes_so_far_bar("mirror") as show:
-        adding = Adding(place, keeper_from(read_settings(), cache), Gauge(show), deep=deep)
+        adding = Adding(place, keeper_of(read_settings(), cache), Gauge(show), deep=deep)
         jobs = [_job(adding, one, known, sha256) for one in what]
         if lock is not None:
             models = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock).models
             jobs += _of_lock(adding, models, licence)
-        failures = asyncio.run(_run_all(jobs))
+        failures = run_in_order(_run_all(jobs))
     _raise_all(failures)
 
 

@@ -13,7 +13,7 @@ from comfyfarm.cache.mirrors.add import FileFacts, add_file, is_mirrored
 from comfyfarm.cache.mirrors.entry import MirrorEntry
 from comfyfarm.cache.mirrors.sniff import refuse_what_is_no_model
 from comfyfarm.cache.places.place import ObjectPlace
-from comfyfarm.errors import CorruptBytes
+from comfyfarm.errors import CorruptBytes, InputError
 from comfyfarm.lock.lockfile import LockedModel
 
 _WHO = "mirror add"
@@ -61,7 +61,11 @@ class Adding:
     async def add_path(self, path: Path, known: FileFacts, sha256: str | None) -> MirrorEntry:
         """A file of this machine."""
         refuse_what_is_no_model(path, shown=str(path))
-        return await self._add(path, known if known.names else known._replace(names=(path.name,)), sha256)
+        named = known if known.names else known._replace(names=(path.name,))
+        try:
+            return await self._add(path, named, sha256)
+        except CorruptBytes as exc:  # what lies here stays what it is
+            raise InputError(str(exc)) from exc
 
     async def add_address(self, address: str, known: FileFacts, sha256: str | None) -> MirrorEntry:
         """A file behind an address, by way of a temporary one."""

@@ -8,9 +8,9 @@ import click
 from comfyfarm.addresses import read_bytes
 from comfyfarm.cache.mirrors.clean import DAY_S, Rubbish, find_rubbish, remove_rubbish, titles
 from comfyfarm.cache.mirrors.inventory import take_inventory
-from comfyfarm.cache.mirrors.opened import open_mirror
 from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.mirror_place import mirror_at
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import read_lock
 from comfyfarm.plan.host_plan import bytes_text
@@ -33,7 +33,7 @@ from comfyfarm.workflow.shown import counted
 @ends_with_exit_code
 def gc(mirror: str, locks: tuple[str, ...], days: float, yes: bool) -> None:
     """Remove files that no lock names, entries without files, and uploads that were given up."""
-    place = open_mirror(mirror)
+    place = mirror_at(mirror)
     keep = {
         model.sha256
         for lock in locks

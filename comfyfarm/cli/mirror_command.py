@@ -9,12 +9,12 @@ import click
 from comfyfarm.cache.mirrors.clean import title
 from comfyfarm.cache.mirrors.entry import MirrorEntry
 from comfyfarm.cache.mirrors.inventory import Inventory, read_entries, take_inventory
-from comfyfarm.cache.mirrors.opened import open_mirror
 from comfyfarm.cache.mirrors.verify import everything
 from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.cli.edge import ends_with_exit_code, say
 from comfyfarm.cli.mirror_add import add
 from comfyfarm.cli.mirror_clean import gc
+from comfyfarm.cli.mirror_place import mirror_at
 from comfyfarm.cli.mirror_sign import sign
 from comfyfarm.cli.mirror_verify import verify
 from comfyfarm.plan.host_plan import bytes_text
@@ -32,7 +32,7 @@ def command() -> None:
 @ends_with_exit_code
 def ls(mirror: str, as_json: bool) -> None:
     """List what the mirror holds."""
-    inventory, entries = asyncio.run(_look(open_mirror(mirror)))
+    inventory, entries = asyncio.run(_look(mirror_at(mirror)))
     titles = {sha256: title(entry) if entry else "" for sha256, entry in entries.items()}
     shas = sorted(entries, key=lambda sha256: (titles[sha256], sha256))
     for sha256 in shas:

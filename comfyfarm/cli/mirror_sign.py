@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from comfyfarm.addresses import read_bytes
-from comfyfarm.cache.mirrors.opened import open_mirror
 from comfyfarm.cache.mirrors.sign import LONGEST_S, sign_files
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.mirror_place import mirror_at
 from comfyfarm.errors import InputError, NamesMissing, UsageError
 from comfyfarm.farm.sources import LOCK_LIMIT_BYTES
 from comfyfarm.lock.lockfile import Lock, read_lock
@@ -39,7 +39,7 @@ def sign(lock_name: str, mirror: str, hours: float, out: str, partial: bool) -> 
     """
     lock = read_lock(read_bytes(lock_name, limit_bytes=LOCK_LIMIT_BYTES), name=lock_name)
     sizes = {model.sha256: model.size for model in lock.models}
-    signed = asyncio.run(sign_files(open_mirror(mirror), sizes, expires_s=max(1, int(hours * 3600))))
+    signed = asyncio.run(sign_files(mirror_at(mirror), sizes, expires_s=max(1, int(hours * 3600))))
     if signed.absent and not partial:
         raise NamesMissing(
             "the mirror lacks files of the lock; put them in with `comfyfarm mirror add --lock`, or sign "

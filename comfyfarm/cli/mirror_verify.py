@@ -7,11 +7,11 @@ import sys
 import click
 
 from comfyfarm.cache.mirrors.inventory import take_inventory
-from comfyfarm.cache.mirrors.opened import open_mirror
 from comfyfarm.cache.mirrors.verify import Verified, everything
 from comfyfarm.cache.mirrors.verify import verify as verify_files
 from comfyfarm.cache.places.place import ObjectPlace
 from comfyfarm.cli.edge import ends_with_exit_code, say
+from comfyfarm.cli.mirror_place import mirror_at
 from comfyfarm.cli.progress import bytes_bar
 from comfyfarm.errors import StoreError, UsageError
 from comfyfarm.workflow.shown import counted
@@ -27,7 +27,7 @@ from comfyfarm.workflow.shown import counted
 def verify(shas: tuple[str, ...], mirror: str, all_files: bool, deep: bool, as_json: bool) -> None:
     """Check sizes and the server's own checksums; exit 3 when something is wrong."""
     _check_words(shas, all_files=all_files)
-    found = asyncio.run(_verify(open_mirror(mirror), shas, deep=deep))
+    found = asyncio.run(_verify(mirror_at(mirror), shas, deep=deep))
     for problem in found.problems:
         names = f" ({', '.join(problem.names)})" if problem.names else ""
         line = f"{problem.sha256}{names}: {problem.code}: {problem.detail}"
@@ -40,7 +40,8 @@ def verify(shas: tuple[str, ...], mirror: str, all_files: bool, deep: bool, as_j
         mend = f"comfyfarm mirror add{' --deep' * deep} FILE"
         say(f"{len(found.problems)} of {files} wrong; `{mend}` mends")
         sys.exit(StoreError.exit_code)
-    say(f"{counted(found.checked, 'file')} verified")
+    if found.checked > len(found.by_size_only) or not found.checked:
+        say(f"{counted(found.checked - len(found.by_size_only), 'file')} verified")
 
 
 def _check_words(shas: tuple[str, ...], *, all_files: bool) -> None:

@@ -3,7 +3,6 @@
 So it may run while ComfyUI starts: the folders that its loaders look into are there from the first moment.
 """
 
-import asyncio
 import json
 import random
 from collections.abc import Iterable, Sequence
@@ -17,10 +16,10 @@ from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cache.fetch import Brought
 from comfyfarm.cache.hydrate import hydrate, missing
 from comfyfarm.cache.keeper.keeper import Keeper
-from comfyfarm.cache.layout import write_extra_model_paths
+from comfyfarm.cache.layout import refuse_hard_links, write_extra_model_paths
 from comfyfarm.cache.pinned import Pinned
-from comfyfarm.cache.supply import Supply
-from comfyfarm.cli.edge import ends_with_exit_code, say, told
+from comfyfarm.cache.supply import Suppliers, Supply
+from comfyfarm.cli.edge import ends_with_exit_code, run_in_order, say, told
 from comfyfarm.cli.hydration_options import Road, takes_road
 from comfyfarm.cli.progress import hydration_bars
 from comfyfarm.clock import SystemClock, pause
@@ -55,7 +54,11 @@ from comfyfarm.workflow.shown import counted
 def command(
     lock: str, road: Road, workflows: tuple[str, ...], spread_s: float, *, is_pinned: bool, as_json: bool
 ) -> None:
-    """Bring the model files of LOCK to this host before they are needed. Silent when all are here."""
+    """Bring the model files of LOCK to this host before they are needed. Silent when all are here.
+
+    Each is linked as soon as it is whole; those that are here are taken by their size. `hydrate` reads them
+    again, and links at its end.
+    """
     read = read_lock(read_bytes(lock, limit_bytes=LOCK_LIMIT_BYTES), name=lock)
     work = Prewarming(
         models=order_models(read.models, _ranks(workflows) if workflows else {}),
@@ -118,19 +121,23 @@ class Prewarming:
         began_at = clock.monotonic()
         try:
             refuse_what_cannot_fit(self.models, self.keeper, self.models_dir)
+            if self.hard and self.models_dir is not None:
+                refuse_hard_links(self.models, self.keeper.blobs, self.models_dir)
+            # What is wrong with an address is said before anything is promised.
+            suppliers = Suppliers(supply, cache_root=self.keeper.blobs.root)
             if pinned_for is not None:
                 names = {model.sha256: model.title for model in self.models}
                 self.keeper.pin(names, who=f"lock {self.lock_digest}", why=pinned_for)
             # From here to the last link, lest somebody makes room with files that only just came.
             with self.keeper.hold(self.models):
-                self._bring(supply, spread_s)
+                self._bring(suppliers, spread_s)
         except FarmError as exc:
             self.fault = exc
         except OSError as exc:
             self.fault = told(exc)
         self.seconds = clock.monotonic() - began_at
 
-    def _bring(self, supply: Supply, spread_s: float) -> None:
+    def _bring(self, suppliers: Suppliers, spread_s: float) -> None:
         absent = missing(self.models, self.keeper.blobs)
         self.absent = frozenset(model.sha256 for model in absent)
         self._open()
@@ -141,10 +148,10 @@ class Prewarming:
             pause(random.uniform(0, spread_s))
         # Also when all are here: that they are is to be noted.
         with hydration_bars(absent) as on_bytes:
-            asyncio.run(
+            run_in_order(
                 hydrate(
                     self.models,
-                    supply=supply,
+                    supply=suppliers,
                     keeper=self.keeper,
                     on_bytes=on_bytes,
                     on_file=self._on_file,

@@ -188,8 +188,8 @@ def _enough(sizes: Mapping[str, int], order: list[str], short_bytes: int) -> tup
 def _why_not(wanted: Mapping[str, int], state: CacheState, sums: _Sum, freed_bytes: int) -> str:
     here = sum(wanted.values()) - sums.fetch_bytes
     first = (
-        f"{bytes_text(sums.fetch_bytes)} have to be fetched, and the disk of this host has "
-        f"{bytes_text(state.disk_free_bytes)} free; {bytes_text(sums.short_bytes - freed_bytes)} are missing"
+        f"{bytes_text(sums.fetch_bytes)} have to be fetched, and {_what_is_short(state, sums)}; "
+        f"{bytes_text(sums.short_bytes - freed_bytes)} are missing"
     )
     lines = [
         f"wanted: {bytes_text(sum(wanted.values()))}, of which {bytes_text(here)} are here",
@@ -200,6 +200,13 @@ def _why_not(wanted: Mapping[str, int], state: CacheState, sums: _Sum, freed_byt
         f"remedy: {'; or '.join(_remedies(wanted, state, sums, freed_bytes))}",
     ]
     return "\n  ".join([first, *lines])
+
+
+def _what_is_short(state: CacheState, sums: _Sum) -> str:
+    quota, floor = state.bounds
+    if quota is not None and sums.used_bytes - quota >= floor - sums.left_bytes:
+        return f"the quota of the cache is {bytes_text(quota)}"
+    return f"the disk of this host has {bytes_text(state.disk_free_bytes)} free"
 
 
 def _bounds_in_words(wanted: Mapping[str, int], state: CacheState, sums: _Sum) -> Iterator[str]:

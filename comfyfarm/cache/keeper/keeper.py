@@ -22,7 +22,7 @@ from comfyfarm.cache.keeper.evict import EvictReport, evict_named, remove_hard_l
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Known, Pin, write_pins
 from comfyfarm.cache.keeper.leases import Lease, living, take, take_by_blobs
-from comfyfarm.cache.keeper.linking import place_links, place_view
+from comfyfarm.cache.keeper.linking import note_names, place_links, place_view
 from comfyfarm.cache.keeper.making_room import admitted, make_room
 from comfyfarm.cache.keeper.notes import remove_pins, write_notes
 from comfyfarm.cache.keeper.pins_copy import write_copy
@@ -76,6 +76,7 @@ class Keeper:
             return
         held, lease = self._take(wanted, who)
         try:
+            self._note_names(models)
             self.note(used=tuple(wanted))
             yield held
         finally:
@@ -112,6 +113,14 @@ class Keeper:
         except OSError as exc:
             level = logging.DEBUG if exc.errno in READ_ONLY else logging.WARNING
             _log.log(level, "use is not noted: %s", exc)
+
+    def _note_names(self, models: Sequence[Pinned]) -> None:
+        """So that people can name files also before they are linked, or where nothing is linked."""
+        try:
+            note_names(models, self.blobs.root, self.index)
+        except OSError as exc:
+            level = logging.DEBUG if exc.errno in READ_ONLY else logging.WARNING
+            _log.log(level, "names are not noted: %s", exc)
 
     def _note(self, hits: Sequence[str], came: Mapping[str, int], source: str, used: Sequence[str]) -> None:
         sizes = {sha: self.blobs.size(sha) for sha in dict.fromkeys((*hits, *came, *used))}

@@ -11,10 +11,13 @@ from comfyfarm.cache.keeper.cache_lock import READ_ONLY, cache_lock, unwritable
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Link, write_links
 from comfyfarm.cache.layout import link_models, make_view
-from comfyfarm.cache.pinned import Placed
+from comfyfarm.cache.pinned import Pinned, Placed
 from comfyfarm.errors import TryLater
 
 _log = logging.getLogger(__name__)
+
+NAMES = ".names"
+"""Below it nothing ever lies: a name that is known without a link is written as a link there."""
 
 _NO_WRITING = READ_ONLY | {errno.ENOSPC, errno.EDQUOT}
 
@@ -38,6 +41,23 @@ def place_view(lock_digest: str, models: Sequence[Placed], blobs: BlobStore, *, 
     """`make_view`, likewise."""
     with _lock_if_writable(blobs):
         return make_view(lock_digest, models, blobs, on_links=lambda links: _record(links, blobs, index))
+
+
+def note_names(models: Sequence[Pinned], root: Path, index: Index) -> None:
+    """Have the index know `folder/path` of those that have one, before any link of theirs is placed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    rows = [
+        (model.sha256, Link(root / NAMES / folder / path, folder, path))
+        for model in models
+        if (folder := getattr(model, "folder", "")) and (path := getattr(model, "path", ""))
+    ]
+    known = index.read().links
+    fresh = [row for row in rows if row[1].title not in {link.title for link in known.get(row[0], ())}]
+    if fresh:
+        index.change(lambda db: write_links(db, fresh))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.quarantine import REASON_SUFFIX
 
 
 class CacheStats(BaseModel):
@@ -16,12 +17,19 @@ class CacheStats(BaseModel):
     bytes: NonNegativeInt
     """Of all blobs."""
     pinned_bytes: NonNegativeInt
+    pinned_files: NonNegativeInt
+    """That are here."""
     in_use_bytes: NonNegativeInt
+    in_use_files: NonNegativeInt
+    """That are here."""
     partial_bytes: NonNegativeInt
     """Of transfers that run, or can go on."""
+    partial_files: NonNegativeInt
     promised_bytes: NonNegativeInt
     """Of files that leases wait for."""
     quarantined_bytes: NonNegativeInt
+    quarantined_files: NonNegativeInt
+    """Without the reasons beside them."""
     quota_bytes: NonNegativeInt | None
     keep_free_bytes: NonNegativeInt
     free_bytes: NonNegativeInt
@@ -43,10 +51,14 @@ def read_stats(keeper: Keeper) -> CacheStats:
         files=len(sizes),
         bytes=sum(sizes.values()),
         pinned_bytes=_sum(sizes, state.pins),
+        pinned_files=len(sizes.keys() & state.pins),
         in_use_bytes=_sum(sizes, state.in_use),
+        in_use_files=len(sizes.keys() & state.in_use),
         partial_bytes=sum(state.partial.values()),
+        partial_files=len(state.partial),
         promised_bytes=sum(state.promised.values()),
         quarantined_bytes=sum(state.quarantined.values()),
+        quarantined_files=sum(not name.endswith(REASON_SUFFIX) for name in state.quarantined),
         quota_bytes=state.bounds.quota_bytes,
         keep_free_bytes=state.bounds.free_bytes,
         free_bytes=state.disk_free_bytes,
@@ -73,6 +85,15 @@ def prometheus(stats: CacheStats) -> str:
         *_metric("evictions_total", "counter", "Files evicted.", stats.evictions),
         *_metric("evicted_bytes_total", "counter", "Bytes evicted.", stats.evicted_bytes),
         *_metric("bytes", "gauge", "Bytes of all files here.", stats.bytes),
+        *_metric("files", "gauge", "Files here.", stats.files),
+        *_metric("pinned_bytes", "gauge", "Bytes of files here that are pinned.", stats.pinned_bytes),
+        *_metric("pinned_files", "gauge", "Files here that are pinned.", stats.pinned_files),
+        *_metric("in_use_bytes", "gauge", "Bytes of files here that a process needs.", stats.in_use_bytes),
+        *_metric("in_use_files", "gauge", "Files here that a process needs.", stats.in_use_files),
+        *_metric("partial_bytes", "gauge", "Bytes on disk of transfers under way.", stats.partial_bytes),
+        *_metric("partial_files", "gauge", "Transfers that run, or can go on.", stats.partial_files),
+        *_metric("quarantined_bytes", "gauge", "Bytes in quarantine.", stats.quarantined_bytes),
+        *_metric("quarantined_files", "gauge", "Files in quarantine.", stats.quarantined_files),
         *_metric("quota_bytes", "gauge", "Bytes that the cache may take.", quota),
         *_metric("free_bytes", "gauge", "Bytes free on the disk of the cache.", stats.free_bytes),
     ]

@@ -3,16 +3,13 @@
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import NamedTuple
-
-import obstore
-from obstore.store import S3Store
 
 from comfyfarm.cache.mirrors.entry import mirror_key
 from comfyfarm.cache.mirrors.signed import SignedFile, signed_file
+from comfyfarm.cache.places.bucket import BucketPlace
 from comfyfarm.cache.places.place import ObjectPlace
-from comfyfarm.cache.places.remote import RemotePlace
+from comfyfarm.cache.places.signing import Presigned
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import UsageError
 
@@ -36,24 +33,28 @@ async def sign_files(
     Args:
         place: the mirror; only a bucket can sign.
         sizes: bytes of each file, by SHA-256. One of another size is as good as absent.
-        expires_s: so many seconds the addresses are good, `LONGEST_S` at most.
+        expires_s: so many seconds the addresses are good, `LONGEST_S` at most; fewer where the credentials
+            end before.
         clock: tells until when.
 
     Raises:
         UsageError: the mirror is no bucket.
         StoreError: it did not answer, or there are no credentials.
     """
-    store = place.reader() if isinstance(place, RemotePlace) else None
-    if not isinstance(place, RemotePlace) or not isinstance(store, S3Store):
+    if not isinstance(place, BucketPlace):
         raise UsageError(f"{place.address}: only a bucket (s3://…) signs; hosts read a folder as it is")
     # Before the signing, in whole seconds as signatures are dated: never later than they end.
     expires_at = math.floor((clock or SystemClock()).now()) + expires_s
     there = await _present(place, sizes)
-    with place.errors(""):
-        keys = [place.key(mirror_key(sha256)) for sha256 in there]
-        urls = await obstore.sign_async(store, "GET", keys, timedelta(seconds=expires_s)) if keys else []
-    absent = tuple(sha256 for sha256 in sizes if sha256 not in set(there))
-    return Signed(signed_file(dict(zip(there, urls, strict=True)), expires_at=expires_at), absent)
+    made = await asyncio.to_thread(_presigned, place, there, expires_s)
+    ends = [one.ends_at for one in made.values() if one.ends_at is not None]
+    absent = tuple(sha256 for sha256 in sizes if sha256 not in made)
+    urls = {sha256: one.url for sha256, one in made.items()}
+    return Signed(signed_file(urls, expires_at=min([expires_at, *ends])), absent)
+
+
+def _presigned(place: BucketPlace, shas: Sequence[str], expires_s: int) -> dict[str, Presigned]:
+    return {sha256: place.presign(mirror_key(sha256), expires_s=expires_s) for sha256 in shas}
 
 
 async def _present(place: ObjectPlace, sizes: Mapping[str, int]) -> Sequence[str]:

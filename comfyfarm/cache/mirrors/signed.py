@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from comfyfarm.addresses import mask, read_bytes
 from comfyfarm.cache.places.request import Addressed, Request
 from comfyfarm.clock import Clock, SystemClock
-from comfyfarm.errors import FarmError, InputError, StoreError
+from comfyfarm.errors import FarmError, InputError, StoreError, TryLater
 from comfyfarm.ids import Sha256
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,8 @@ class SignedList:
         """
         with self._lock:
             found = self._list = self._load()
-        self._check_time(found)
+        if expired := self._expired(found):
+            raise StoreError(f"{self.address}: {expired}")
         return found
 
     def addressed(self, sha256: str) -> Addressed | None:
@@ -87,14 +88,20 @@ class SignedList:
         """
         with self._lock:
             if self._list is None:
-                self._list = self._load()
+                try:
+                    self._list = self._load()
+                except FarmError as exc:
+                    # Whoever asks a source names it beside its failure.
+                    kind = InputError if isinstance(exc, InputError) else TryLater
+                    raise kind(str(exc).removeprefix(f"{self.address}: ")) from None
             return _SignedSource(self, sha256) if sha256 in self._list.files else None
 
     def url(self, sha256: str) -> str:
         """The address as of now; the list is read again when it is about to expire.
 
         Raises:
-            StoreError: the list has expired, or does not have the file any more.
+            StoreError: the list has expired, or does not have the file any more. Whose address that is, is
+                not said: whoever asks a source names it beside its failure.
         """
         with self._lock:
             is_old = self._list is None or self._left_s(self._list) < RENEW_BEFORE_S
@@ -102,10 +109,11 @@ class SignedList:
                 self._reload()
             found = self._list
         if found is None:
-            raise StoreError(f"{self.address}: the signed list cannot be read")
-        self._check_time(found)
+            raise StoreError("the signed list cannot be read")
+        if expired := self._expired(found):
+            raise StoreError(expired)
         if sha256 not in found.files:
-            raise StoreError(f"{self.address}: the signed list does not have {sha256} any more; {_REMEDY}")
+            raise StoreError(f"the signed list does not have {sha256} any more; {_REMEDY}")
         return found.files[sha256]
 
     def renew(self, sha256: str, *, after: str | None) -> bool:
@@ -142,10 +150,12 @@ class SignedList:
     def _left_s(self, found: SignedFile) -> float:
         return found.expires.timestamp() - self._clock.now()
 
-    def _check_time(self, found: SignedFile) -> None:
-        if self._left_s(found) <= 0:
-            at = found.expires.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            raise StoreError(f"{self.address}: the signed list expired at {at}; {_REMEDY}")
+    def _expired(self, found: SignedFile) -> str:
+        """That it has, with what to do; empty where it has not."""
+        if self._left_s(found) > 0:
+            return ""
+        at = found.expires.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"the signed list expired at {at}; {_REMEDY}"
 
 
 class _SignedSource:

@@ -34,7 +34,7 @@ from comfyfarm.cache.places.remote import RemotePlace, Store
 from comfyfarm.cache.places.request import Addressed
 from comfyfarm.cache.places.s3_calls import MAX_CONNECTIONS, Calls, Refused
 from comfyfarm.cache.places.s3_objects import agrees, composite_of, head
-from comfyfarm.cache.places.signing import Bucket, Signer
+from comfyfarm.cache.places.signing import Bucket, Presigned, Signer
 from comfyfarm.cache.places.threads import in_threads, run_in_thread
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import StoreError, UsageError
@@ -71,6 +71,14 @@ class BucketPlace(RemotePlace):
         """An object, by an address that is signed on this machine and made anew in time."""
         key = self.key(name)
         return PresignedObject(self.shown(name), partial(self._calls.presign, key))
+
+    def presign(self, name: str, *, expires_s: int) -> Presigned:
+        """An address of an object that whoever has it may ask, for so many seconds. May block.
+
+        Raises:
+            StoreError: there are no credentials.
+        """
+        return self._calls.presign(self.key(name), expires_s)
 
     async def put_bytes(self, name: str, data: bytes) -> None:
         """Write a small object, replacing what is there."""

@@ -15,10 +15,12 @@ from comfyfarm.cache.layout import (
     is_link_to,
     link_models,
     make_view,
+    refuse_foreign,
+    refuse_hard_links,
     waiting_name,
 )
 from comfyfarm.cache.pinned import Placed
-from comfyfarm.errors import ForeignFile, InputError
+from comfyfarm.errors import ForeignFile, InputError, UsageError
 
 if TYPE_CHECKING:
     from tests.core.cache.conftest import Model
@@ -216,3 +218,27 @@ def test_a_hard_link_to_what_is_quarantined_by_now_is_still_ours(
     link_models(models, blobs, tmp_path / "models", hard=True)
 
     assert link.read_bytes() == b"LORA"
+
+
+def test_a_name_that_is_too_long_is_named(models: list["Model"], blobs: BlobStore, tmp_path: Path) -> None:
+    long = dataclasses.replace(models[0], path="m" * 256)
+
+    with pytest.raises(InputError, match=r"m{256}: is longer"):
+        refuse_foreign([long], blobs, tmp_path / "models")
+    (tmp_path / "checkpoints").mkdir()
+    deep = dataclasses.replace(models[0], path="/".join(["m" * 250] * 20))
+    with pytest.raises(InputError, match=r"checkpoints/m{250}/.*: is longer"):
+        refuse_foreign([deep], blobs, tmp_path)
+
+
+def test_hard_links_to_another_file_system_are_refused_beforehand(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path
+) -> None:
+    refuse_hard_links(models, blobs, tmp_path / "models")
+    memory = Path("/dev/shm")  # noqa: S108 - the one other file system that is likely to be there
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is but one file system")
+
+    with pytest.raises(UsageError, match="another file system") as caught:
+        refuse_hard_links(models, blobs, memory / "no" / "models")
+    assert "--link hard" in str(caught.value)

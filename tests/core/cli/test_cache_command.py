@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def test_the_longest_unused_leave_first(command: Command, lock: Path, ls: Ls) ->
 
 
 def test_a_bit_that_changed_is_found_quarantined_and_fetched_anew(
-    command: Command, lock: Path, tmp_path: Path
+    command: Command, lock: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert command("cache", "verify").exit_code == 0
     blob = BlobStore(tmp_path / "cache").path(sha("b"))
@@ -149,6 +150,7 @@ def test_a_bit_that_changed_is_found_quarantined_and_fetched_anew(
     assert (told.exit_code, wrong["sha256"]) == (3, sha("b"))
     assert Path(wrong["quarantined"]).read_bytes()[:1] == b"B"
     assert wrong["quarantined"] in told.stderr
+    assert caplog.records == []  # the command says it, and once
     assert command("cache", "verify", sha("b")).exit_code == 3
     assert command("hydrate", "--lock", lock).exit_code == 0
     assert command("cache", "verify").stdout == "3 files read (2.9 KiB), 0 wrong\n"
@@ -203,3 +205,29 @@ def test_a_lease_of_a_dead_process_holds_nothing(command: Command, lock: Path, t
         assert command("cache", "evict", "a.pt").exit_code == 3
     assert command("cache", "evict", "a.pt").exit_code == 0
     assert not lease.exists()
+
+
+def test_people_see_the_beginning_of_a_digest(command: Command, lock: Path) -> None:
+    command("cache", "pin", "--lock", lock)
+
+    listed, evicted = command("cache", "ls").stdout, command("cache", "evict", "vae/b.pt").stderr
+
+    (pinned,) = re.findall(r"stays: pinned by lock ([0-9a-f]+)", evicted)
+    assert len(pinned) == 12
+    assert listed.count(f"by lock {pinned} ") == 3
+    assert command("cache", "unpin", "--lock", pinned).stdout.startswith("3 files")
+
+
+def test_commands_are_told_in_the_order_of_their_use(command: Command) -> None:
+    told = command("cache", "--help").stdout.partition("Commands:")[2]
+    names = re.findall(r"^  (\w+)", told, re.MULTILINE)
+    assert " ".join(names) == "ls pin unpin evict verify stats serve"
+
+
+@pytest.mark.parametrize("words", [["cache", "ls"], ["hydrate", "--lock"], ["prewarm"]])
+def test_a_cache_that_is_a_file_is_wrong_usage(
+    command: Command, lock: Path, tmp_path: Path, words: list[str]
+) -> None:
+    file = tmp_path / "a"
+    told = command(*words, *([] if "ls" in words else [lock]), "--cache", file)
+    assert (told.exit_code, told.stderr) == (2, f"comfyfarm: the cache is a file: {file}\n")

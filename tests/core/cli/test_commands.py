@@ -511,7 +511,7 @@ def test_a_cache_that_is_a_file_is_wrong_usage(command: Command, upscale: Path, 
     told = command("hydrate", "--lock", lock, "--mirror", tmp_path / "mirror", "--cache", upscale)
 
     assert (told.exit_code, told.stderr.count("\n")) == (2, 1)
-    assert f"comfyfarm: {upscale}" in told.stderr
+    assert f"the cache is a file: {upscale}" in told.stderr
 
 
 @pytest.mark.parametrize("output", ["upscale.json/lock", "."])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from comfyfarm.cli.edge import ends_with_exit_code, runs_to_its_end
+from comfyfarm.cli.edge import ends_with_exit_code, run_in_order, runs_to_its_end
 from comfyfarm.clock import SystemClock
 from comfyfarm.errors import ControlUnavailable, FarmError, NamesMissing, StoreError
 from comfyfarm.farm.stopping import Stop
@@ -159,3 +159,21 @@ def test_a_sigterm_while_render_is_being_loaded_ends_it_in_order() -> None:
     done = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_sigterm_lets_work_put_itself_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)  # a second one is in nobody's way
+            await asyncio.to_thread(ended.append, "in order")
+
+    with pytest.raises(SystemExit) as caught:
+        run_in_order(work())
+
+    assert (caught.value.code, ended) == (143, ["in order"])
+    assert "the same call goes on" in capsys.readouterr().err

@@ -134,6 +134,35 @@ def test_a_url_is_fetched_described_and_leaves_nothing(
     assert not list((tmp_path / "cache" / ".partial").glob("*"))
 
 
+def test_a_file_of_other_bytes_than_were_said_is_at_fault(
+    command: Command, mirror: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "m.pt").write_bytes(b"weights")
+
+    told = command("mirror", "add", tmp_path / "m.pt", "--mirror", mirror, "--sha256", "ab" * 32)
+
+    assert told.exit_code == 1
+    assert "was expected" in told.stderr
+
+
+@pytest.mark.parametrize("words", [["ls"], ["verify"], ["add", __file__], ["gc", "--keep", "x.lock"]])
+def test_a_bucket_without_any_credentials_is_wrong_usage(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "nothing"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    (tmp_path / "x.lock").write_text('{"version": 1, "models": []}')
+    monkeypatch.chdir(tmp_path)
+
+    told = command("mirror", *words, "--mirror", "s3://models/farm")
+
+    assert told.exit_code == 2
+    assert "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in told.stderr
+
+
 def test_a_url_of_other_bytes_or_of_nothing_is_named(
     command: Command, mirror: Path, served: tuple[Path, str]
 ) -> None:
@@ -312,6 +341,7 @@ def test_a_spoiled_file_is_found_and_mended_as_is_said(
 
     assert shallow.exit_code == 0
     assert "checked by size alone" in shallow.stderr
+    assert "verified" not in shallow.stderr
     assert deep.exit_code == 3
     problem = json.loads(deep.stdout)
     assert (problem["sha256"], problem["code"], problem["bad_parts"]) == (_sha(b"right"), "wrong_bytes", [0])

@@ -285,8 +285,7 @@ def no_folder(root: Path) -> list[object]:
     [
         (foreign, "1", 0, 1, "here.safetensors"),
         (no_folder, "1", 0, 3, "cannot be written"),
-        # Longer than a name may be: the folders can be made, and the link cannot.
-        (lambda _root: [], "1", 300, 2, "name too long"),
+        (lambda _root: [], "1", 300, 1, "longer than a name may be"),
         (lambda _root: [], "0.000001", 0, 2, "have to be fetched"),
     ],
 )
@@ -366,3 +365,32 @@ def test_a_server_that_starts_at_the_same_moment_shows_each_file_as_it_comes(
     assert "first.safetensors" not in meanwhile
     assert first_shown
     assert child.returncode == 0, rest
+
+
+def test_a_wrong_peer_is_refused_before_anything_is_promised(
+    command: Command, web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMFYFARM_PEERS", "http://host/with/a/path")
+    lock = write_lock(tmp_path / "comfyfarm.lock", locked(web, "vae", "v.safetensors"))
+
+    told = command("prewarm", lock)
+
+    assert told.exit_code == 2
+    assert "start ComfyUI" not in told.stderr
+
+
+def test_hydrate_links_what_came_though_another_file_did_not(
+    command: Command, web: Web, tmp_path: Path
+) -> None:
+    one, other = locked(web, "vae", "v.safetensors"), locked(web, "loras", "l.safetensors")
+    del web.files["/l.safetensors"]
+    lock = write_lock(tmp_path / "comfyfarm.lock", one, other)
+
+    linked = command("hydrate", "--lock", lock, "--link-into", tmp_path / "models")
+    viewed = command("hydrate", "--lock", lock)
+
+    assert linked.exit_code == viewed.exit_code == 3
+    assert other["sha256"] in linked.stderr
+    assert list(links(tmp_path / "models")) == ["vae/v.safetensors"]
+    assert "start ComfyUI with --extra-model-paths-config" in viewed.stderr
+    assert "verified" not in viewed.stderr

@@ -73,7 +73,7 @@ def test_what_is_pinned_or_in_use_is_no_room_and_is_named(tmp_path: Path) -> Non
     for words in (
         "quota: 2.9 KiB",
         "checkpoints/bb.safetensors (1000 bytes): by lock 12 (film.lock)",
-        "cccccccccccc (1000 bytes): batch film",
+        "checkpoints/cc.safetensors (1000 bytes): batch film",
         "comfyfarm cache unpin",
     ):
         assert words in str(caught.value)

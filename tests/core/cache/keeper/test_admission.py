@@ -115,7 +115,7 @@ def test_a_refusal_says_what_is_needed_what_there_is_who_holds_it_and_the_remedy
     state = replace(FULL, pins={"a": ("by lock 123 (film.lock)",)}, in_use={"b": ("job 7",)})
 
     assert refused({"c": 100, "n": 300}, state).splitlines() == [
-        "300 bytes have to be fetched, and the disk of this host has 9.8 KiB free; 200 bytes are missing",
+        "300 bytes have to be fetched, and the quota of the cache is 400 bytes; 200 bytes are missing",
         "  wanted: 400 bytes, of which 100 bytes are here",
         "  quota: 400 bytes, and with the files to fetch 700 bytes are used",
         "  can leave: 100 bytes",
@@ -126,6 +126,14 @@ def test_a_refusal_says_what_is_needed_what_there_is_who_holds_it_and_the_remedy
         "  remedy: unpin files (comfyfarm cache unpin); or wait until the others are done; "
         "or raise the quota (COMFYFARM_CACHE_QUOTA_GB)",
     ]
+
+
+def test_a_refusal_names_the_bound_that_is_short() -> None:
+    small_disk = replace(FULL, bounds=Bounds(10_000, 50), disk_free_bytes=5)
+    small_quota = replace(small_disk, bounds=Bounds(10, 0), disk_free_bytes=10_000)
+
+    assert "the disk of this host has 5 bytes free" in refused({"n": 9000}, small_disk)
+    assert "the quota of the cache is 10 bytes;" in refused({"n": 9000}, small_quota)
 
 
 @pytest.mark.parametrize(

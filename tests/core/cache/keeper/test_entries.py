@@ -1,8 +1,13 @@
 """Finding files by the words that people use."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from comfyfarm.cache.keeper.entries import Entry, find_shas
+from comfyfarm.cache.blobs import BlobStore
+from comfyfarm.cache.keeper.entries import Entry, find_shas, list_entries
+from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.errors import UsageError
 
 
@@ -45,3 +50,20 @@ def test_a_hash_may_be_named_before_its_file_comes() -> None:
     with pytest.raises(UsageError, match="no file of this cache"):
         find_shas(["4" * 64], ENTRIES)
     assert find_shas(["4" * 64], ENTRIES, may_come=True) == ("4" * 64,)
+
+
+def test_what_is_held_has_its_names_before_and_after_it_comes_without_a_link(
+    keep: Callable[..., Keeper], blob: Callable[..., Any], fill: Callable[..., None], blobs: BlobStore
+) -> None:
+    model, keeper = blob("fox"), keep()
+
+    with keeper.hold([model, model.called("sub/other.pt")]):
+        fill(blobs, model)
+        (during,) = list_entries(keeper)
+    (after,) = list_entries(keeper)
+
+    assert sorted(during.names) == sorted(after.names) == ["vae/fox.pt", "vae/sub/other.pt"]
+    assert find_shas(["other.pt"], [after]) == (model.sha256,)
+    assert keeper.evict([model.sha256]).evicted == (model.sha256,)
+    assert list_entries(keeper) == ()
+    assert keeper.index.read().links == {}

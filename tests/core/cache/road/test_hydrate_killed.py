@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -121,6 +122,47 @@ def test_a_hydration_killed_three_times_asks_for_nothing_that_was_journalled(
     assert sum(ask.end - ask.start for ask in depot.asks[asked:]) == file.size - before.here_bytes()
     assert blobs.path(file.sha256).read_bytes() == file.data
     assert not blobs.partial(file.sha256).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_that_is_told_to_end_keeps_what_has_come(
+    make_depot: Callable[..., "Depot"],
+    make_file: Callable[..., "ModelFile"],
+    act: type["Act"],
+    lock_of: Callable[..., Path],
+    start: Start,
+    blobs: BlobStore,
+    number: signal.Signals,
+) -> None:
+    file = make_file(11, 12 * MIB + 5)
+    depot = make_depot(file)
+    given = [3]
+
+    def three(ask: "Ask") -> "Act":
+        with depot.lock:
+            given[0] -= 1
+            return act() if given[0] >= 0 else act(sends=MIB // 3, ending="hold")
+
+    depot.act = three
+    process = start(lock_of(file.at(sources_of(depot, file))))
+    until(lambda: has_written(blobs, file), process)
+    assert journalled(blobs, file).here_bytes() < MIB
+
+    process.send_signal(number)
+
+    errors = process.communicate(timeout=PATIENCE_S)[1].decode()
+    assert process.returncode == (143 if number is signal.SIGTERM else 1), errors
+    assert "Traceback" not in errors
+    assert ("the same call goes on" in errors) == (number is signal.SIGTERM)
+    assert journalled(blobs, file).here_bytes() >= MIB
+
+
+def has_written(blobs: BlobStore, file: "ModelFile") -> bool:
+    """Whether a first MiB of the file is on the disk, be it journalled or not."""
+    data = b""
+    with contextlib.suppress(FileNotFoundError):
+        data = (blobs.partial(file.sha256) / "data").read_bytes()
+    return any(data[at : at + MIB] == file.data[at : at + MIB] for at in range(0, len(data), MIB))
 
 
 def check_asked_anew(asks: list["Ask"], before: ChunkMap) -> None:
