@@ -10,7 +10,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from comfyfarm.errors import FarmError, InputError, TryLater, UsageError
 
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_SECRET_PARAMS = re.compile(r"(?i)(signature|credential|token|key|secret|password|sig)=[^&]*")
+_SECRET_PARAMS = re.compile(
+    r"(?i)(signature|credential|token|key|key-pair-id|secret|password|passwd|pwd|auth|policy|sig)=[^&]*"
+)
 # A scheme was forgotten or misspelt; `C:\\` is a drive.
 _SCHEMELESS_LOGIN = re.compile(r"^(?![a-z]:[\\/][^/])/{0,2}[^/]*:.*@", re.DOTALL | re.IGNORECASE)
 

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
+from comfyfarm.addresses import expanded
 from comfyfarm.cache.disk import SYSTEM_DISK, Disk
 from comfyfarm.cache.partial import remove_partial
 from comfyfarm.cache.quarantine import quarantine_file
@@ -45,7 +46,7 @@ class BlobStore:
     """The blobs under `root`. Any number of processes may use one root at once."""
 
     def __init__(self, root: Path, disk: Disk = SYSTEM_DISK) -> None:
-        self.root = root.expanduser().absolute()
+        self.root = expanded(root).absolute()
         self.disk = disk
 
     def path(self, sha256: str) -> Path:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.mirrors.hashes import bad_parts
 from comfyfarm.cache.pinned import PART_BYTES, Pinned
+from comfyfarm.cache.places.folder import hash_file
 from comfyfarm.cache.places.request import Addressed, Request
 from comfyfarm.cache.places.web import open_request
 from comfyfarm.cache.places.web_auth import auth_hint
@@ -25,7 +26,7 @@ from comfyfarm.cache.transfer.local_copy import copy_file
 from comfyfarm.cache.transfer.proxies import speaks_straight
 from comfyfarm.cache.transfer.pull import pull
 from comfyfarm.cache.transfer.source import Flow, SourceFailed
-from comfyfarm.errors import CorruptBytes, FarmError, TransferError
+from comfyfarm.errors import CorruptBytes, FarmError, InputError, TransferError
 from comfyfarm.workflow.shown import counted
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ def fetch(model: Pinned, suppliers: Suppliers, keeper: Keeper, *, flow: Flow) ->
     Raises:
         TransferError: no source gave the file, each named with its failure; or the cache cannot be written.
         CorruptBytes: likewise, and a source gave bytes of the right length that are not the file's.
+        InputError: the file is here, and has another size than the pin says.
         Stopped: the transfer was cancelled. What came is kept for the next call.
     """
     offers, blobs = suppliers.offers(model, flow.check), keeper.blobs
@@ -81,8 +83,21 @@ def fetch(model: Pinned, suppliers: Suppliers, keeper: Keeper, *, flow: Flow) ->
 
 def _drop_wrong_size(model: Pinned, keeper: Keeper) -> None:
     found = keeper.blobs.size(model.sha256)
-    if found is not None and found != model.size:
-        keeper.quarantine(model.sha256, reason=f"{found} bytes instead of {model.size}")
+    if found is None or found == model.size:
+        return
+    # The pin may be what is wrong: what is right by its name is others' too.
+    if hash_file(keeper.blobs.path(model.sha256)) == model.sha256:
+        raise InputError(
+            f"{name_of(model)}: the lock says {model.size} bytes, and the file of this SHA-256 has {found}; "
+            "make the lock again"
+        )
+    keeper.quarantine(model.sha256, reason=f"{found} bytes instead of {model.size}")
+
+
+def name_of(model: Pinned) -> str:
+    """A file for people: by its place where it has one, and by its content."""
+    title = getattr(model, "title", "")
+    return f"{title} ({model.sha256})" if title else model.sha256
 
 
 class _Bringing:
@@ -91,8 +106,7 @@ class _Bringing:
     def __init__(self, model: Pinned, suppliers: Suppliers, landing: Landing, *, flow: Flow) -> None:
         self.fetched_bytes = 0
         self._model, self._suppliers, self._landing, self._flow = model, suppliers, landing, flow
-        title = getattr(model, "title", "")
-        self._name = f"{title} ({model.sha256})" if title else model.sha256
+        self._name = name_of(model)
         self._failures: list[SourceFailed] = []
         self._corrupt: list[Offer] = []
         self._counting = threading.Lock()

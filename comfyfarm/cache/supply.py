@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import SecretStr
 
-from comfyfarm.addresses import local_path, mask
+from comfyfarm.addresses import expanded, local_path, mask
 from comfyfarm.cache.mirrors.entry import mirror_source, read_entry
 from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.objects import open_place
@@ -89,8 +89,8 @@ class Suppliers:
         if self._supply.mirror:
             address = mirror_source(self._supply.mirror, model.sha256)
             yield Offer("mirror", _source(open_place(address, access=self._supply.access), address))
-        if self._signed is not None and (signed := _listed(self._signed, model)) is not None:
-            yield Offer("signed", signed)
+        if self._signed is not None:
+            yield Offer("signed", _listed(self._signed, model))
         yield from (offer for offer in named if offer.tier == "web")
         # Last, only to be named among those that failed.
         yield from (offer for offer in local if not _is_there(offer))
@@ -154,11 +154,12 @@ class _Unread(NamedTuple):
         return False
 
 
-def _listed(signed: "SignedList", model: Pinned) -> Addressed | None:
+def _listed(signed: "SignedList", model: Pinned) -> Addressed:
     try:
-        return signed.addressed(model.sha256)
+        found = signed.addressed(model.sha256)
     except FarmError as exc:
         return _Unread(signed.address, exc)
+    return found or _Unread(signed.address, StoreError("the list does not have it"))
 
 
 def _is_there(offer: Offer) -> bool:
@@ -183,7 +184,7 @@ def _source(place: ObjectPlace, address: str) -> Source:
         return place.addressed()
     path = local_path(address)
     assert path is not None  # noqa: S101 - a place is a folder or remote
-    return path.expanduser().absolute()
+    return expanded(path).absolute()
 
 
 def _tier(source: Source) -> Tier:

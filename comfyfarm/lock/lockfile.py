@@ -118,6 +118,17 @@ class Lock(BaseModel):
             seen.add(place)
         return self
 
+    @model_validator(mode="after")
+    def _one_size_each(self) -> "Lock":
+        sizes: dict[str, int] = {}
+        for model in self.models:
+            if sizes.setdefault(model.sha256, model.size) != model.size:
+                raise ValueError(
+                    f"{model.title} has {model.size} bytes, and {sizes[model.sha256]} under another name: "
+                    "one SHA-256 is of one size"
+                )
+        return self
+
     @cached_property
     def digest(self) -> Sha256:
         """SHA-256 of the lock as it is written."""

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+from comfyfarm.addresses import expanded
 from comfyfarm.cache.disk import SYSTEM_DISK, Disk
 from comfyfarm.cache.places.place import Guard, Listed, Mode, ObjectPlace, PutFile
 from comfyfarm.cache.temporary import TemporaryFile, open_temporary
@@ -30,7 +31,7 @@ class FolderPlace(ObjectPlace):
 
     def __init__(self, root: Path, *, disk: Disk = SYSTEM_DISK) -> None:
         self._disk = disk
-        self.root = root.expanduser().absolute()
+        self.root = expanded(root).absolute()
         self.address = str(self.root)
 
     async def check_writable(self) -> None:

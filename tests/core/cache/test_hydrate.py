@@ -19,7 +19,7 @@ from comfyfarm.cache.pinned import Pinned
 from comfyfarm.cache.places.objects import S3Access, open_place
 from comfyfarm.cache.supply import Suppliers, Supply
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import CorruptBytes, TransferError, UsageError
+from comfyfarm.errors import CorruptBytes, InputError, TransferError, UsageError
 from infra.s3_server import S3Server
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ async def test_a_mirror_of_an_unknown_kind_is_wrong_usage(
         await hydrate([model], supply=Supply(mirror="ftp://host"), keeper=keeper)
 
 
-@pytest.mark.parametrize("odd", ["/" + "x" * 5000, "http://[::1/x", "http://a..b/x", "http://[bad"])
+@pytest.mark.parametrize(
+    "odd", ["/" + "x" * 5000, "http://[::1/x", "http://a..b/x", "http://[bad", "~nobody-of-this-name/x"]
+)
 async def test_a_source_that_cannot_even_be_asked_is_passed_over(
     odd: str, model: "Model", keeper: Keeper, tmp_path: Path
 ) -> None:
@@ -224,3 +226,16 @@ async def test_opened_suppliers_serve_several_calls(model: "Model", keeper: Keep
 async def test_peers_that_do_not_answer_are_named_in_the_end(model: "Model", keeper: Keeper) -> None:
     with pytest.raises(TransferError, match=r"http://127\.0\.0\.1:9: \S"):
         await hydrate_one(_small(model, b"x"), supply=Supply(peers=("127.0.0.1:9",)), keeper=keeper)
+
+
+async def test_a_pin_of_a_wrong_size_takes_no_right_file_away(
+    model: "Model", keeper: Keeper, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"data")
+    pinned = _small(model, b"data", str(tmp_path / "file"))
+    await hydrate_one(pinned, supply=Supply(), keeper=keeper)
+
+    with pytest.raises(InputError, match="the lock says 5 bytes, and the file of this SHA-256 has 4"):
+        await hydrate([dataclasses.replace(pinned, size=5)], supply=Supply(), keeper=keeper, rereads=True)
+
+    assert keeper.blobs.path(pinned.sha256).read_bytes() == b"data"
