@@ -206,7 +206,9 @@ class _Bringing:
 
     def _give_up(self) -> TransferError:
         lines = [f"  {failure.address}: {failure.reason}" for failure in self._failures]
-        lines += [f"  {peer}: {reason}" for peer, reason in self._suppliers.troubles().items()]
+        tried = tuple(failure.address for failure in self._failures)
+        away = self._suppliers.troubles().items()
+        lines += [f"  {peer}: {why}" for peer, why in away if not any(one.startswith(peer) for one in tried)]
         kind = CorruptBytes if any(failure.corrupt for failure in self._failures) else TransferError
         what = f"no source gave {self._name} ({self._model.size} bytes):"
         return kind("\n".join([what, *(lines or ["  it has no source"])]))

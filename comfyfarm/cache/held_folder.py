@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,8 @@ LOCK_NAME = "lock"
 POLL_S = 0.05
 NO_LOCKS = frozenset({errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL})
 """What file systems say that have no locks."""
+ITSELF = os.O_NOFOLLOW | os.O_NONBLOCK
+"""Flags to open what lies under a name, not what it leads to, and without waiting for a pipe's other end."""
 
 
 class HeldFolder:
@@ -85,7 +88,7 @@ def try_folder(path: Path, *, disk: Disk = SYSTEM_DISK) -> HeldFolder | None:
     """
     disk.make_folder(path)
     try:
-        fd = disk.open_file(path / LOCK_NAME, os.O_RDWR | os.O_CREAT)
+        fd = open_own_file(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, disk=disk)
     except FileNotFoundError:
         return None
     except OSError:
@@ -108,7 +111,7 @@ def try_folder(path: Path, *, disk: Disk = SYSTEM_DISK) -> HeldFolder | None:
 def is_held(path: Path) -> bool:
     """Whether somebody works in this folder now."""
     try:
-        fd = os.open(path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | ITSELF)
     except OSError:
         return False
     try:
@@ -119,6 +122,51 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def open_own_file(path: Path, flags: int, *, disk: Disk) -> int:
+    """Open a regular file of such a folder; a link, pipe or the like that lies there instead is removed.
+
+    What a link leads to is another's, and stays untouched.
+
+    Raises:
+        OSError: it cannot be opened, or there is a folder in its place.
+    """
+    if not is_regular(path):
+        _clear_way(path, disk)
+    fd = disk.open_file(path, flags | ITSELF)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EEXIST, "is no regular file", str(path))
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a regular file under this very name, not by a link."""
+    mode = _mode(path)
+    return mode is not None and stat.S_ISREG(mode)
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _clear_way(path: Path, disk: Disk) -> None:
+    if (mode := _mode(path)) is None:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder lies where a file of ours belongs", str(path))
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # Else two who see the same link may remove what the other has put in its place.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if not is_regular(path):
+            disk.unlink(path)
+    finally:
+        os.close(folder)
 
 
 def _private(path: Path, disk: Disk) -> HeldFolder:
@@ -133,6 +181,6 @@ def _private(path: Path, disk: Disk) -> HeldFolder:
 
 def _lies_there(fd: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), path.lstat())
     except FileNotFoundError:
         return False

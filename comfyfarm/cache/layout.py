@@ -9,10 +9,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
-from comfyfarm.cache.pinned import Placed
+from comfyfarm.cache.pinned import Pinned, Placed
 from comfyfarm.errors import ForeignFile, InputError, TryLater, UsageError
 
 _FOREIGN = (
@@ -21,6 +22,7 @@ _FOREIGN = (
 )
 _TOO_LONG = "longer than a name may be on a disk; shorten it in the lock"
 _TRIES = 5
+_A_DIGEST = "0" * 64
 
 OnLinks = Callable[[Mapping[Path, Placed]], None]
 """Told which links are about to be placed: who evicts a blob later has to know of them beforehand."""
@@ -89,6 +91,17 @@ def refuse_foreign(models: Iterable[Placed], blobs: BlobStore, models_dir: Path)
         lines = [f"  {link}" for link in foreign]
         raise ForeignFile("\n".join([_FOREIGN, *lines]))
     return wanted
+
+
+def refuse_misplaced(models: Iterable[Pinned], blobs: BlobStore) -> None:
+    """Whether the files could be linked in a view at all, for those that have a place; nothing is looked at.
+
+    Raises:
+        InputError: a path leads out of the folder or is too long, two models claim one path, or one claims
+            a path below another's.
+    """
+    placed: list[Any] = [model for model in models if hasattr(model, "folder") and hasattr(model, "path")]
+    _places(placed, blobs.root / "views" / _A_DIGEST)
 
 
 def refuse_hard_links(models: Iterable[Placed], blobs: BlobStore, models_dir: Path) -> None:
@@ -179,11 +192,21 @@ def _places(models: Iterable[Placed], root: Path) -> dict[Path, Placed]:
         link = root / _inside(model.folder) / _inside(model.path)
         if places.setdefault(link, model).sha256 != model.sha256:
             raise InputError(f"{model.folder}/{model.path}: two files of different content claim this path")
+        if len(os.fsencode(link)) > _PATH_MAX_BYTES:
+            raise InputError(f"{link.relative_to(root)}: is {_TOO_LONG}")
+    for link in places:
+        above = next((parent for parent in link.parents if parent in places), None)
+        if above is not None:
+            raise InputError(
+                f"{above.relative_to(root)}: is a file, and {link.relative_to(root)} needs a folder of that "
+                "name; rename one of them in the lock"
+            )
     return places
 
 
 _NAME_MAX_BYTES = 255
 """Of one name, on the file systems of Linux."""
+_PATH_MAX_BYTES = 4095
 
 
 def _inside(path: str) -> PurePosixPath:

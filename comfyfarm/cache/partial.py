@@ -18,7 +18,7 @@ def last_use_s(folder: Path) -> float:
     times = [0.0]
     for path in (folder, *(folder / name for name in (DATA_NAME, JOURNAL_NAME, LOCK_NAME))):
         with contextlib.suppress(OSError):
-            times.append(path.stat().st_mtime)
+            times.append(path.lstat().st_mtime)
     return max(times)
 
 

@@ -3,14 +3,19 @@
 import contextlib
 import errno
 import fcntl
+import logging
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.held_folder import NO_LOCKS
 
+_log = logging.getLogger(__name__)
+
 LEASES = ".leases"
+TOLD_AFTER_S = 5.0
 READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 """What a disk answers that we may only read."""
 
@@ -24,10 +29,45 @@ def cache_lock(root: Path, *, disk: Disk, name: str = "door") -> Iterator[None]:
     """
     fd = _open(root / LEASES / name, disk)
     try:
-        lock(fd)
+        _lock_in_the_end(fd, root / LEASES / name)
         yield
     finally:
         unlock(fd)
+
+
+def _lock_in_the_end(fd: int, path: Path) -> None:
+    """Wait for the lock, and say once whom for when that takes long."""
+    if not is_locked(fd, exclusively=True):
+        return
+    telling = threading.Timer(TOLD_AFTER_S, _tell, [fd, path])
+    telling.daemon = True
+    telling.start()
+    try:
+        lock(fd)
+    finally:
+        telling.cancel()
+        # It must not look at a file of another that has this number by then.
+        telling.join()
+
+
+def _tell(fd: int, path: Path) -> None:
+    pid = _holder(os.fstat(fd).st_ino)
+    _log.warning("%s: waiting for another process that works here%s", path, f" (pid {pid})" if pid else "")
+
+
+def _holder(inode: int) -> int | None:
+    """The process that has an exclusive lock, where this system tells.
+
+    Source: `man 5 proc_locks`.
+    """
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    for words in map(str.split, lines):
+        if words[1:2] == ["FLOCK"] and words[3] == "WRITE" and words[5].rpartition(":")[2] == str(inode):
+            return int(words[4]) if int(words[4]) > 0 else None
+    return None
 
 
 def lock(fd: int, *, shared: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from comfyfarm.cache.keeper.admission import Blob, Bounds, CacheState
 from comfyfarm.cache.keeper.cache_lock import is_locked
 from comfyfarm.cache.keeper.known import Known
 from comfyfarm.cache.keeper.leases import LeaseNote
+from comfyfarm.cache.keeper.strange import open_regular
 from comfyfarm.cache.layout import is_link_to
 
-_UNKNOWN = "the index cannot be read: somebody may have pinned it"
+_UNKNOWN = "perhaps: who pinned what cannot be read"
 _READER = "a process that had no room for a lease"
 _SHORT = 12
 
@@ -59,7 +61,7 @@ def claimed(path: Path) -> Iterator[bool]:
     """
     fd = -1
     with contextlib.suppress(FileNotFoundError):
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(path)
     try:
         yield fd < 0 or not _is_read(fd)
     finally:
@@ -83,6 +85,8 @@ def _blobs(blobs: BlobStore, known: Known) -> Iterator[tuple[str, Blob]]:
     for path in (blobs.root / "sha256").glob("??/" + "?" * 64):
         with contextlib.suppress(FileNotFoundError):
             found = path.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                continue
             use = known.uses.get(path.name)
             last_used = found.st_mtime if use is None else use.last_used
             is_freeable = found.st_nlink < 2 or found.st_nlink <= 1 + _hard_links(path, known)
@@ -123,7 +127,7 @@ def _partial(root: Path) -> tuple[dict[str, int], frozenset[str]]:
 
 def _is_written(file: Path) -> bool:
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(file)
     except OSError:
         return False
     try:

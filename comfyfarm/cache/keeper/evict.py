@@ -94,7 +94,7 @@ def drop_partial(folder: Path, *, disk: Disk) -> bool:
         paths = sorted(_inside(folder), key=lambda path: (path.name == "lock", path.name))
         for path in paths:
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
             held.callback(os.close, fd)

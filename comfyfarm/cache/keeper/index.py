@@ -27,7 +27,7 @@ from comfyfarm.cache.keeper.known import (
     write_links,
     write_pins,
 )
-from comfyfarm.cache.keeper.pins_copy import read_copy
+from comfyfarm.cache.keeper.pins_copy import broken, put_aside, read_copy
 
 _log = logging.getLogger(__name__)
 
@@ -55,9 +55,25 @@ class Index:
         self._root = root
         self._disk = disk
         self.path = root / "index.db"
+        self._has_told = False
 
     def read(self) -> Known:
         """All that it holds; where it cannot be read, what the disk says, marked as not complete."""
+        known = self._found()
+        lost = broken(self._root)
+        if os.path.lexists(lost):
+            known = known._replace(is_complete=False)
+        elif known.is_complete or self.path.exists():
+            return known
+        if not self._has_told:
+            self._has_told = True
+            _log.warning(
+                "%s: who pinned what is not known any more, and nothing is evicted; pin anew what is to stay "
+                "(comfyfarm cache pin), then remove %s", self._root, lost,
+            )  # fmt: skip
+        return known
+
+    def _found(self) -> Known:
         if not self.path.exists():
             return self._from_disk(is_complete=True)
         for _ in range(2):
@@ -79,8 +95,12 @@ class Index:
             return _known(self.path, "ro")
 
     def _from_disk(self, *, is_complete: bool) -> Known:
-        pins = together(read_copy(self._root))
-        return Known(pins=pins, links=together(links_in_views(self._root)), is_complete=is_complete)
+        copy = read_copy(self._root)
+        return Known(
+            pins=together(copy or ()),
+            links=together(links_in_views(self._root)),
+            is_complete=is_complete and copy is not None,
+        )
 
     def change(self, work: Work) -> None:
         """One transaction: all of it, or nothing.
@@ -109,11 +129,18 @@ class Index:
                 for statement in SCHEMA:
                     db.execute(statement)
                 write_links(db, links_in_views(self._root))
-                write_pins(db, read_copy(self._root))
+                self._take_over_pins(db)
             _refuse_other_version(db)
             work(db)
             self._disk.step("index_commit", self.path)
             db.execute("COMMIT")
+
+    def _take_over_pins(self, db: sqlite3.Connection) -> None:
+        copy = read_copy(self._root)
+        if copy is None:
+            # Before the index says that nothing is pinned.
+            put_aside(self._root, disk=self._disk)
+        write_pins(db, copy or ())
 
     def _repaired(self) -> bool:
         try:
@@ -179,8 +206,8 @@ def _salvaged(path: Path) -> tuple[list[tuple[str, Pin]], list[tuple[str, Link]]
     links: list[tuple[str, Link]] = []
     with contextlib.suppress(sqlite3.Error), contextlib.closing(_connect(path, "ro")) as db:
         with contextlib.suppress(sqlite3.Error):
-            pins.extend(read_pins(db))
-        links.extend(read_links(db))
+            pins.extend(read_pins(db, skips=True))
+        links.extend(read_links(db, skips=True))
     return pins, links
 
 

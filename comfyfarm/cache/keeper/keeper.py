@@ -26,6 +26,8 @@ from comfyfarm.cache.keeper.linking import note_names, place_links, place_view
 from comfyfarm.cache.keeper.making_room import admitted, make_room
 from comfyfarm.cache.keeper.notes import remove_pins, write_notes
 from comfyfarm.cache.keeper.pins_copy import write_copy
+from comfyfarm.cache.keeper.strange import is_strange, refuse_files_for_folders, take_away_strange
+from comfyfarm.cache.layout import refuse_misplaced
 from comfyfarm.cache.pinned import Pinned, Placed
 from comfyfarm.clock import Clock, SystemClock
 from comfyfarm.errors import TransferError, TryLater
@@ -83,12 +85,34 @@ class Keeper:
             lease.close()
             self.note(used=tuple(wanted))
 
+    def make_room(self, models: Sequence[Pinned]) -> Held:
+        """Make room again, within a lease of the same files: what became wrong meanwhile has to come anew.
+
+        What lies in quarantine leaves first.
+
+        Raises:
+            NoRoom: they do not fit, whatever may leave; nothing was changed.
+            TransferError: some have to come, and the cache cannot be written.
+        """
+        wanted = {model.sha256: model.size for model in models}
+        try:
+            with cache_lock(self.blobs.root, disk=self._disk):
+                return self._make_room(wanted)
+        except OSError as exc:
+            if not self._has_all(wanted):
+                raise TransferError(unwritable(self.blobs.root, exc)) from exc
+            return Held((), ())
+
     def check(self, models: Sequence[Pinned]) -> Admission:
         """What would have to leave for these files; nothing is changed.
 
         Raises:
             NoRoom: they do not fit.
+            InputError: they cannot be linked beside each other, or a name is too long.
+            TransferError: something lies where a folder of the cache goes.
         """
+        refuse_misplaced(models, self.blobs)
+        refuse_files_for_folders(self.blobs, [model.sha256 for model in models])
         wanted = {model.sha256: model.size for model in models}
         return admitted(admit(wanted, self.look()[0]), self.blobs.root)
 
@@ -202,7 +226,7 @@ class Keeper:
         return kept._replace(stayed={**stayed, **kept.stayed})
 
     def quarantine(self, sha256: str, *, reason: str) -> Path | None:
-        """Take a wrong blob out of sight, its hard links too; returns where it lies now.
+        """Take a wrong blob out of sight, its hard links too; returns where it lies now, if anywhere.
 
         Symbolic links stay: they point to where the right bytes will come.
 
@@ -210,6 +234,8 @@ class Keeper:
             TryLater: the cache cannot be written.
         """
         with self._named(), cache_lock(self.blobs.root, disk=self._disk):
+            if is_strange(self.blobs.path(sha256)):
+                return take_away_strange(self.blobs, [sha256], disk=self._disk).get(sha256)
             remove_hard_links(sha256, self.blobs.path(sha256), self.index.read(), disk=self._disk)
             return self.blobs.quarantine(sha256, reason=reason)
 
@@ -224,25 +250,34 @@ class Keeper:
 
     def _take(self, wanted: Mapping[str, int], who: str) -> tuple[Held, Lease]:
         root = self.blobs.root
+        refuse_files_for_folders(self.blobs, tuple(wanted))
         try:
             with cache_lock(root, disk=self._disk):
-                missing, evicted = make_room(
-                    wanted,
-                    lambda: self.look(is_locked_by_us=True),
-                    self.blobs,
-                    index=self.index,
-                    disk=self._disk,
-                )
-                lease = take(root, wanted, who=who, since=self._clock.now(), disk=self._disk)
-                return Held(missing, evicted), lease
+                take_away_strange(self.blobs, tuple(wanted), disk=self._disk)
+                held = self._make_room(wanted)
+                return held, take(root, wanted, who=who, since=self._clock.now(), disk=self._disk)
         except OSError as exc:
-            if not all(self.blobs.has(sha, size=size) for sha, size in wanted.items()):
+            if not self._has_all(wanted):
                 raise TransferError(unwritable(self.blobs.root, exc)) from exc
             _log.info("%s; the files themselves are locked instead", unwritable(self.blobs.root, exc))
         try:
             return Held((), ()), take_by_blobs(self.blobs, tuple(wanted))
         except OSError as exc:
             raise TransferError(unwritable(self.blobs.root, exc)) from exc
+
+    def _make_room(self, wanted: Mapping[str, int]) -> Held:
+        return Held(
+            *make_room(
+                wanted,
+                lambda: self.look(is_locked_by_us=True),
+                self.blobs,
+                index=self.index,
+                disk=self._disk,
+            )
+        )
+
+    def _has_all(self, wanted: Mapping[str, int]) -> bool:
+        return all(self.blobs.has(sha, size=size) for sha, size in wanted.items())
 
     def _evict(self, shas: Sequence[str], state: CacheState, known: Known) -> EvictReport:
         return evict_named(shas, self.blobs, state, known, index=self.index, disk=self._disk)

@@ -2,15 +2,17 @@
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from comfyfarm.cache.blobs import blob_key
 
 _Row = TypeVar("_Row")
 
 VERSION = 1
+_LATEST_S = 253402300800.0
+"""The year 10000 as Unix time: no later moment can be told to people."""
 SCHEMA = (
     "CREATE TABLE uses (sha256 TEXT PRIMARY KEY, size INTEGER NOT NULL, first_seen REAL NOT NULL, "
     "last_used REAL NOT NULL, source TEXT NOT NULL)",
@@ -86,13 +88,14 @@ def read_known(db: sqlite3.Connection) -> Known:
     """Read everything in one transaction.
 
     Raises:
-        sqlite3.Error: it cannot be read.
+        sqlite3.Error: it cannot be read, or holds what is never written into it.
     """
     db.execute("BEGIN")
-    uses = {sha: Use(*rest) for sha, *rest in db.execute(
-        "SELECT sha256, size, first_seen, last_used, source FROM uses")}  # fmt: skip
-    counters = {(name, source): value for name, source, value in db.execute(
-        "SELECT name, source, value FROM counters")}  # fmt: skip
+    uses = {sha: Use(*rest) for sha, *rest in _rows(
+        db, "SELECT sha256, size, first_seen, last_used, source FROM uses",
+        (_is_text, _is_count, _is_time, _is_time, _is_text))}  # fmt: skip
+    counters = {(name, source): value for name, source, value in _rows(
+        db, "SELECT name, source, value FROM counters", (_is_text, _is_text, _is_count))}  # fmt: skip
     pins = sorted(read_pins(db), key=lambda row: (row[1].since, row[1].who))
     links = sorted(read_links(db), key=lambda row: row[1].path)
     known = Known(uses, together(pins), together(links), counters)
@@ -100,16 +103,52 @@ def read_known(db: sqlite3.Connection) -> Known:
     return known
 
 
-def read_pins(db: sqlite3.Connection) -> Iterator[tuple[str, Pin]]:
-    """Pins by SHA-256, unsorted: so that of a torn table the first ones can be read."""
-    for sha, *rest in db.execute("SELECT sha256, who, why, name, since FROM pins"):
-        yield str(sha), Pin(*rest)
+def read_pins(db: sqlite3.Connection, *, skips: bool = False) -> Iterator[tuple[str, Pin]]:
+    """Pins by SHA-256, unsorted: so that of a torn table the first ones can be read.
+
+    `skips`: those that are not as they are written, instead of ending there.
+    """
+    query = "SELECT sha256, who, why, name, since FROM pins"
+    for sha, *rest in _rows(db, query, (*[_is_text] * 4, _is_time), skips=skips):
+        yield sha, Pin(*rest)
 
 
-def read_links(db: sqlite3.Connection) -> Iterator[tuple[str, Link]]:
+def read_links(db: sqlite3.Connection, *, skips: bool = False) -> Iterator[tuple[str, Link]]:
     """Links by SHA-256, likewise."""
-    for sha, path, folder, name in db.execute("SELECT sha256, path, folder, name FROM links"):
-        yield str(sha), Link(Path(os.fsdecode(path)), folder, name)
+    query = "SELECT sha256, path, folder, name FROM links"
+    for sha, path, folder, name in _rows(db, query, (_is_text, _is_path, _is_text, _is_text), skips=skips):
+        yield sha, Link(Path(os.fsdecode(path)), folder, name)
+
+
+def is_pin(pin: Pin) -> bool:
+    """Whether a pin that was read is as they are written."""
+    return all(map(_is_text, pin[:3])) and _is_time(pin.since)
+
+
+def _rows(
+    db: sqlite3.Connection, query: str, columns: Sequence[Callable[[Any], bool]], *, skips: bool = False
+) -> Iterator[tuple[Any, ...]]:
+    for row in db.execute(query):
+        if all(fits(value) for fits, value in zip(columns, row, strict=True)):
+            yield row
+        elif not skips:
+            raise sqlite3.DatabaseError("a row of another kind than is written here")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < _LATEST_S
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, bytes) and b"\0" not in value
 
 
 def write_pins(db: sqlite3.Connection, pins: Iterable[tuple[str, Pin]]) -> None:

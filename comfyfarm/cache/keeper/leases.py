@@ -12,6 +12,7 @@ from typing import NamedTuple
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.keeper.cache_lock import LEASES, is_locked, lock, unlock
+from comfyfarm.cache.keeper.strange import open_regular
 
 _SUFFIX = ".lease"
 
@@ -72,7 +73,7 @@ def take_by_blobs(blobs: BlobStore, shas: Sequence[str]) -> Lease:
     lease = Lease([])
     try:
         for sha in shas:
-            fd = os.open(blobs.path(sha), os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(blobs.path(sha))
             lease._fds.append(fd)
             lock(fd, shared=True)
             if not os.fstat(fd).st_nlink:
@@ -88,9 +89,9 @@ def living(root: Path, *, sweep_with: Disk | None = None) -> Iterator[LeaseNote]
     folder = root / LEASES
     for path in sorted(folder.glob(f"*{_SUFFIX}")) if folder.is_dir() else ():
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(path)
         except OSError:
-            continue
+            continue  # gone, or no lease: nobody here writes one that is no regular file
         with os.fdopen(fd, "rb") as file:
             if is_locked(fd):
                 yield _read(file.read())

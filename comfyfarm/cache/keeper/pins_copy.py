@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from comfyfarm.cache.disk import Disk
-from comfyfarm.cache.keeper.known import Pin
+from comfyfarm.cache.keeper.known import Pin, is_pin
+from comfyfarm.cache.keeper.strange import open_regular
 
 _log = logging.getLogger(__name__)
 
@@ -37,13 +38,29 @@ def write_copy(root: Path, pins: Mapping[str, tuple[Pin, ...]], *, disk: Disk) -
     disk.sync_folder(root)
 
 
-def read_copy(root: Path) -> list[tuple[str, Pin]]:
-    """What the copy holds; nothing where there is none, or it is broken too."""
+def read_copy(root: Path) -> list[tuple[str, Pin]] | None:
+    """What the copy holds: nothing where there is none, None where it is broken."""
     try:
-        raw = json.loads((root / _NAME).read_bytes())
-        return [(str(sha), Pin(**one)) for sha, many in raw["pins"].items() for one in many]
+        with open(open_regular(root / _NAME), "rb") as file:
+            raw = json.loads(file.read())
+        found = [(str(sha), Pin(**one)) for sha, many in raw["pins"].items() for one in many]
+        return found if all(is_pin(pin) for _, pin in found) else None
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as exc:
-        _log.warning("%s cannot be read: %s", root / _NAME, exc)
-        return []
+        _log.debug("%s cannot be read: %s", root / _NAME, exc)
+        return None
+
+
+def put_aside(root: Path, *, disk: Disk) -> None:
+    """Keep a broken copy under another name: as long as it lies there, anything may be pinned.
+
+    Raises:
+        OSError: the cache cannot be written.
+    """
+    disk.rename(root / _NAME, broken(root))
+
+
+def broken(root: Path) -> Path:
+    """Where a broken copy lies until a person removes it."""
+    return root / f"{_NAME}.broken"

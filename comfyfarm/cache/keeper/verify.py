@@ -3,12 +3,14 @@
 import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.keeper.strange import is_strange, open_regular, strange_blobs
 from comfyfarm.errors import TryLater
 
 _READ_BYTES = 1 << 20
@@ -47,13 +49,12 @@ def verify(
         shas: SHA-256 of what to read.
         on_bytes: told of bytes as they are read.
 
-    Raises:
-        OSError: a blob may not be read by this user.
+    One that cannot be read counts as wrong, and the others are read all the same.
     """
-    every = sorted(keeper.look()[0].blobs) if shas is None else list(dict.fromkeys(shas))
+    every = _all(keeper) if shas is None else list(dict.fromkeys(shas))
     spoiled, absent, sizes = [], [], []
     for sha in every:
-        size = keeper.blobs.size(sha)
+        size = _size(keeper.blobs.path(sha))
         if size is None:
             absent.append(sha)
             continue
@@ -67,16 +68,33 @@ def verify(
     )  # fmt: skip
 
 
+def _all(keeper: Keeper) -> list[str]:
+    return sorted({*keeper.look()[0].blobs, *strange_blobs(keeper.blobs)})
+
+
+def _size(path: Path) -> int | None:
+    """Of what lies there, be it a file; None where nothing does."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
 def _check(keeper: Keeper, sha256: str, on_bytes: Callable[[int], None]) -> Spoiled | None:
     path = keeper.blobs.path(sha256)
     try:
-        with path.open("rb", buffering=0) as file:
+        with open(open_regular(path), "rb", buffering=0) as file:
             reason = _what_is_wrong(file.fileno(), sha256, on_bytes)
             # Evicted, or healed by another process, while it was read: then it is nobody's business.
             if not reason or not _is_still(path, file.fileno()):
                 return None
     except FileNotFoundError:
         return None
+    except OSError as exc:
+        if not is_strange(path):
+            return Spoiled(sha256=sha256, reason=f"it cannot be read: {exc.strerror}", quarantined=None)
+        reason = "it is no regular file"
     try:
         return Spoiled(sha256=sha256, reason=reason, quarantined=keeper.quarantine(sha256, reason=reason))
     except TryLater as exc:

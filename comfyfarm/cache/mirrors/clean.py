@@ -1,7 +1,10 @@
 """What may leave a mirror: what no lock names and nobody has put in of late.
 
 The entry goes before its file: where that is cut short, a file is left over that nothing describes, and the
-next clean-up takes it. A file that is added again meanwhile gets a fresh entry, and stays.
+next clean-up takes it. Both are looked at again right before each goes: what was written since the decision
+stays. One instant remains, since no store removes a file only if it is as old as it was: between that look
+and the removal after it. Whoever adds the file just then reads its entry back, and looks for the file last of
+all; only when all of that falls into the instant is it lost, and `mirror verify` or adding it again tells.
 """
 
 import logging
@@ -29,6 +32,9 @@ class Unneeded(NamedTuple):
     """Since it was last put in or described."""
     has_file: bool
     has_entry: bool
+    file_modified: datetime | None = None
+    """When it was last written, as the store said when this was decided."""
+    entry_modified: datetime | None = None
 
 
 class Rubbish(NamedTuple):
@@ -65,7 +71,8 @@ def find_unneeded(inventory: Inventory, keep: Collection[str], *, now: float, ol
             too_young += 1
         else:
             size = blob.size if blob else 0
-            files.append(Unneeded(sha256, size, age_s, blob is not None, meta is not None))
+            times = (blob.modified if blob else None, meta.modified if meta else None)
+            files.append(Unneeded(sha256, size, age_s, blob is not None, meta is not None, *times))
     return Rubbish(tuple(files), (), len(set(keep) & set(inventory.blobs)), too_young)
 
 
@@ -90,26 +97,45 @@ async def find_rubbish(
 async def remove_rubbish(
     place: ObjectPlace, rubbish: Rubbish, *, on_removed: Callable[[Unneeded], None] | None = None
 ) -> tuple[Unneeded, ...]:
-    """Remove it; returns what has gone. What somebody has described again meanwhile stays.
+    """Remove it; returns what has gone. What somebody has put in or described again meanwhile stays.
 
     Raises:
         StoreError: the mirror did not let it go; what was removed stays removed.
     """
     gone = []
     for one in rubbish.files:
-        if one.has_entry:
-            await place.remove([meta_key(one.sha256)], guard=go_on)
-        if one.has_file:
-            if await place.size_of(meta_key(one.sha256)) is not None:
-                _log.info("%s: put in again just now; it stays", one.sha256)
-                continue
-            await place.remove([mirror_key(one.sha256)], guard=go_on)
+        if not await _remove(place, one):
+            _log.info("%s: put in again just now; it stays", one.sha256)
+            continue
         gone.append(one)
         if on_removed is not None:
             on_removed(one)
     for upload in rubbish.uploads:
         await place.abort_upload(upload)
     return tuple(gone)
+
+
+async def _remove(place: ObjectPlace, one: Unneeded) -> bool:
+    file, entry = mirror_key(one.sha256), meta_key(one.sha256)
+    if not await _is_as_seen(place, file, one.file_modified):
+        return False
+    if not await _is_as_seen(place, entry, one.entry_modified):
+        return False
+    if one.has_entry:
+        await place.remove([entry], guard=go_on)
+    if one.has_file:
+        if not await _is_as_seen(place, file, one.file_modified) or await place.size_of(entry) is not None:
+            return False
+        await place.remove([file], guard=go_on)
+    return True
+
+
+async def _is_as_seen(place: ObjectPlace, name: str, modified: datetime | None) -> bool:
+    """Whether nobody has written it since; one that is gone is as good as not written."""
+    async for listed in place.list(f"{name.rpartition('/')[0]}/"):
+        if listed.name == name:
+            return listed.modified == modified
+    return True
 
 
 async def titles(place: ObjectPlace, files: Collection[Unneeded]) -> dict[str, str]:

@@ -33,6 +33,7 @@ class Again(Exception):
         retry_after_s: float | None = None,
         is_busy: bool = False,
         is_refused: bool = False,
+        is_silent: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -41,6 +42,8 @@ class Again(Exception):
         """The server wants fewer connections or requests."""
         self.is_refused = is_refused
         """No connection could be made."""
+        self.is_silent = is_silent
+        """What was waited for did not come in time."""
 
 
 class Changed(Exception):
@@ -155,7 +158,7 @@ class Asker:
         try:
             return self._connection.receive(view) if self._connection else 0
         except Broken as exc:
-            raise Again(exc.reason) from None
+            raise Again(exc.reason, is_silent=exc.is_silent) from None
 
     def end_answer(self, *, is_whole: bool) -> None:
         """Done with a body, to its end or not: the connection is kept where it can be asked again."""
@@ -179,7 +182,10 @@ class Asker:
         try:
             return self._send_once(hop, _headers(hop, asked, guard=guard))
         except Broken as exc:
-            raise Again(exc.reason, is_busy=exc.is_refused, is_refused=exc.is_refused) from None
+            is_refused, is_silent = exc.is_refused, exc.is_silent
+            raise Again(
+                exc.reason, is_busy=is_refused, is_refused=is_refused, is_silent=is_silent
+            ) from None
         except Untrusted as exc:
             raise SourceFailed(self._address, str(exc)) from None
 
@@ -215,7 +221,8 @@ class Asker:
         if answer.meaning is Meaning.AGAIN and (answer.retry_after_s or 0) <= self._limits.patience_s:
             raise Again(answer.reason, retry_after_s=answer.retry_after_s, is_busy=answer.is_busy)
         if answer.meaning is Meaning.AGAIN:
-            raise SourceFailed(self._address, f"{answer.reason}, and asks for {answer.retry_after_s:.0f} s")
+            longest = f"{self._limits.patience_s:.0f} s"
+            raise SourceFailed(self._address, f"{answer.reason}, and asks to wait for longer than {longest}")
         raise SourceFailed(self._address, answer.reason + (what and f" ({what})"))
 
     def _body_begin(self) -> bytes:

@@ -26,6 +26,11 @@ class Share:
         """One connection fewer."""
         self._budget.give(self)
 
+    @property
+    def files(self) -> int:
+        """How many take part, this one among them."""
+        return self._budget.files
+
     def must_yield(self) -> bool:
         """Whether a file that came meanwhile is to have one of these."""
         return self._budget.is_over(self)
@@ -38,6 +43,11 @@ class Budget:
         self.total = total
         self._lock = threading.Lock()
         self._shares: list[Share] = []
+
+    @property
+    def files(self) -> int:
+        """How many take part."""
+        return len(self._shares)
 
     @contextmanager
     def join(self) -> Iterator[Share]:

@@ -8,14 +8,15 @@ import contextlib
 import functools
 import http.client
 import io
+import math
 import os
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
+from comfyfarm.cache.transfer.final_response import RawSocket, final_response
 from comfyfarm.cache.transfer.limits import Limits
 from comfyfarm.cache.transfer.origin import Origin
 from comfyfarm.clock import SystemClock
@@ -26,11 +27,13 @@ _CLOCK = SystemClock()
 class Broken(Exception):
     """The connection did not bring what was asked: to be tried again. Its text holds no address."""
 
-    def __init__(self, reason: str, *, is_refused: bool = False) -> None:
+    def __init__(self, reason: str, *, is_refused: bool = False, is_silent: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.is_refused = is_refused
         """No connection was made at all."""
+        self.is_silent = is_silent
+        """What was waited for did not come in time."""
 
 
 class Untrusted(Exception):
@@ -44,30 +47,6 @@ class Head:
     status: int
     headers: Mapping[str, str]
     """Names in lower case."""
-
-
-class _Raw(io.RawIOBase):
-    """The socket as a file. While it is dry, reads bring only what has been read ahead of the head."""
-
-    def __init__(self, receive: Callable[[memoryview], int]) -> None:
-        self._receive = receive
-        self.is_dry = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int | None:
-        return None if self.is_dry else self._receive(memoryview(cast(bytearray, buffer)).cast("B"))
-
-
-class _FileOnly:
-    """What `HTTPResponse` wants of a socket."""
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-
-    def makefile(self, _mode: str) -> io.BufferedIOBase:
-        return self._file
 
 
 class Connection:
@@ -84,6 +63,7 @@ class Connection:
         self._ahead = memoryview(b"")
         self._is_aborted = False
         self._patience_s = limits.stall_s
+        self._head_until = math.inf
 
     def open(self) -> None:
         """Connect.
@@ -145,6 +125,7 @@ class Connection:
             Broken: the connection broke, or stalled for so long, or does not speak HTTP.
         """
         self._patience_s = patience_s
+        self._head_until = _CLOCK.monotonic() + self._limits.head_s
         try:
             return self._read_head()
         except OSError as exc:
@@ -155,6 +136,7 @@ class Connection:
             raise Broken("answers something that is not HTTP") from None
         finally:
             self._patience_s = self._limits.stall_s
+            self._head_until = math.inf
 
     def receive(self, view: memoryview) -> int:
         """Some bytes of the body, the whole of `view` where the socket can; 0 at its end.
@@ -212,11 +194,9 @@ class Connection:
         return self._sock
 
     def _read_head(self) -> Head:
-        raw = _Raw(self._receive)
+        raw = RawSocket(self._receive)
         file = io.BufferedReader(raw, 16 << 10)
-        response = http.client.HTTPResponse(cast(socket.socket, _FileOnly(file)), method="GET")
-        response.begin()
-        self._response = response
+        self._response = response = final_response(raw, file)
         if not response.chunked and response.fp is not None:
             raw.is_dry = True
             self._ahead = memoryview(bytes(file.peek()))
@@ -228,13 +208,14 @@ class Connection:
         began = _CLOCK.monotonic()
         while True:
             self._check()
+            if _CLOCK.monotonic() >= min(self._head_until, began + self._patience_s):
+                raise Broken("silent past the deadline", is_silent=True)
             try:
                 if isinstance(sock, ssl.SSLSocket):
                     return self._receive_tls(sock, view)
                 return sock.recv_into(view, len(view), socket.MSG_WAITALL if len(view) > _HEAD_BYTES else 0)
             except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
-                if _CLOCK.monotonic() - began >= self._patience_s:
-                    raise Broken("silent past the deadline") from None
+                continue
 
     def _receive_tls(self, sock: ssl.SSLSocket, view: memoryview) -> int:
         """As much as there is for a tick; TLS gives 16 KiB at a time."""

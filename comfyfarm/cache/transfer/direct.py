@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 
 from comfyfarm.cache.disk import Disk
+from comfyfarm.cache.held_folder import ITSELF, is_regular, open_own_file
 
 _log = logging.getLogger(__name__)
 
@@ -136,18 +137,15 @@ def open_direct(path: Path, *, disk: Disk) -> DirectFile:
 
 
 def _open(path: Path, flag: int, disk: Disk) -> DirectFile:
-    fd = disk.open_file(path, os.O_RDWR | os.O_CREAT | flag)
+    fd = open_own_file(path, os.O_RDWR | os.O_CREAT | flag, disk=disk)
     return DirectFile(path, fd, is_direct=bool(flag), disk=disk)
 
 
 def _make_writable(path: Path, disk: Disk) -> None:
     """One that was made read-only just before its process died."""
-    try:
-        if path.stat().st_mode & stat.S_IWUSR:
-            return
-    except FileNotFoundError:
+    if not is_regular(path) or path.lstat().st_mode & stat.S_IWUSR:
         return
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | ITSELF)
     try:
         disk.set_mode(fd, 0o644, path)
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from comfyfarm.cache.disk import Disk
+from comfyfarm.cache.held_folder import open_own_file
 from comfyfarm.cache.transfer.chunks import CHUNK_BYTES, ChunkMap
 
 _VERSION = 1
@@ -115,7 +116,7 @@ def open_journal(path: Path, size: int, *, disk: Disk, is_data_there: bool) -> t
     Raises:
         OSError: it cannot be read or written.
     """
-    fd = disk.open_file(path, os.O_RDWR | os.O_CREAT)
+    fd = open_own_file(path, os.O_RDWR | os.O_CREAT, disk=disk)
     try:
         text = _read(fd)
         reading = parse(text, size) if is_data_there else Reading(ChunkMap(size), 0)

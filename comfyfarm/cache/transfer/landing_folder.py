@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from comfyfarm.cache.disk import Disk
-from comfyfarm.cache.held_folder import HeldFolder, hold_folder
+from comfyfarm.cache.held_folder import HeldFolder, hold_folder, is_regular
 from comfyfarm.cache.partial import DATA_NAME, JOURNAL_NAME, clear_partial
 from comfyfarm.cache.transfer.chunks import CHUNK_BYTES, ChunkMap
 from comfyfarm.cache.transfer.direct import DirectFile, open_direct
@@ -61,7 +61,7 @@ def open_folder(path: Path, size: int, *, disk: Disk, stop: Callable[[], None]) 
     """
     held = hold_folder(path, disk=disk, stop=stop)
     data = held.path / DATA_NAME
-    is_data_there = data.exists()
+    is_data_there = is_regular(data)
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(held.release)
         # The journal first: one whose data is gone must be empty before there is data again.

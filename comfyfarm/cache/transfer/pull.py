@@ -17,6 +17,7 @@ from comfyfarm.cache.transfer.budget import BUDGET, Budget, Share
 from comfyfarm.cache.transfer.landing import Landing
 from comfyfarm.cache.transfer.limits import LIMITS, Limits
 from comfyfarm.cache.transfer.pace import FAR_S, Pace, Sample, part_bytes
+from comfyfarm.cache.transfer.patience import Patience
 from comfyfarm.cache.transfer.route import Hop, Route
 from comfyfarm.cache.transfer.source import Flow, SourceFailed, Stopped
 from comfyfarm.cache.transfer.stretches import Stretch, Stretches
@@ -84,7 +85,7 @@ class _Transfer:
         self.route = Route(source, renewals=limits.renewals)
         self.etag: str | None = None
         self.is_etag_redirected: bool | None = None
-        self.is_ready = self.has_ranges = self.is_streamed = False
+        self.is_ready = self.has_bytes = self.has_ranges = self.is_streamed = False
         self._flow = flow
         self._share = share
         self._change = threading.Condition()
@@ -100,6 +101,7 @@ class _Transfer:
         self._gone_s = 0.0
         self._pace = Pace()
         self._watch = Watch(limits)
+        self._patience = Patience(limits, now=self._began)
 
     def run(self, pace: Pace) -> None:
         """Until every chunk is here."""
@@ -127,9 +129,8 @@ class _Transfer:
     def _look(self) -> None:
         """How many connections, and which are to be raced. Locked."""
         now = _CLOCK.monotonic()
-        bytes_, seconds = self._gone_bytes, self._gone_s
-        for worker in self._workers:
-            bytes_, seconds = bytes_ + worker.received, seconds + worker.receiving_s
+        bytes_, seconds = self._received()
+        self._lose_patience(now, bytes_)
         if self.is_ready:
             wanted = self._pace.look(Sample(now, bytes_, seconds))
         else:
@@ -148,6 +149,19 @@ class _Transfer:
         for worker in self._workers:
             if worker.is_beaten:
                 worker.abort()
+
+    def _received(self) -> tuple[int, float]:
+        """Bytes, and the time that it took all connections together."""
+        bytes_, seconds = self._gone_bytes, self._gone_s
+        for worker in self._workers:
+            bytes_, seconds = bytes_ + worker.received, seconds + worker.receiving_s
+        return bytes_, seconds
+
+    def _lose_patience(self, now: float, received: int) -> None:
+        is_ours = not self._workers or any(worker.is_landing for worker in self._workers)
+        reason = self._patience.look(now, received, is_ours=is_ours, files=self._share.files)
+        if reason and self._failure is None:
+            self._failure = SourceFailed(self.address, reason)
 
     def _start(self) -> bool:
         worker = Worker(self, self._left, is_early=bool(self._workers) and not self.is_ready)
@@ -253,6 +267,11 @@ class _Transfer:
             self._not_before = max(self._not_before, now + retry_after_s)
             self._pace.complain(now)
             return self._is_too_many()
+
+    def may_wait(self, seconds: float) -> bool:
+        """See `Work`."""
+        with self._change:
+            return self._patience.may_wait(_CLOCK.monotonic(), seconds, received=self._received()[0])
 
     def count(self, taken_bytes: int) -> None:
         """See `Work`."""

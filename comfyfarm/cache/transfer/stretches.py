@@ -24,12 +24,26 @@ class Stretch:
         self.chunk: Chunk | None = None
         """Perhaps half full."""
         self.tries = 0
-        """In vain, by whomever, since something came of one."""
+        """By whomever, since enough came of them."""
+        self._mark = start
+        """How far it was then."""
         self.rate = 0.0
         """Bytes a second of whoever is at it."""
         self.is_raced = False
         self.is_lost = False
         """Another request is ahead of this one, and brings the rest."""
+
+    @property
+    def position(self) -> int:
+        """The next byte to be asked for."""
+        return self.at + (self.chunk.filled if self.chunk else 0)
+
+    def tried(self, progress_bytes: int) -> None:
+        """One try has ended; the count begins anew once so much has come since it last did."""
+        if self.position - self._mark >= progress_bytes:
+            self.tries, self._mark = 0, self.position
+        else:
+            self.tries += 1
 
 
 class Stretches:

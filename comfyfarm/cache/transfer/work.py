@@ -21,6 +21,8 @@ class Work(Protocol):
     is_etag_redirected: bool | None
     is_ready: bool
     """An answer was good: size and ETag are known."""
+    has_bytes: bool
+    """Some byte of a body has come."""
     has_ranges: bool
     """A range was answered with that range."""
     is_streamed: bool
@@ -60,6 +62,10 @@ class Work(Protocol):
 
     def complain(self, retry_after_s: float) -> bool:
         """The server wants fewer connections, and none before then; whether this one is one too many."""
+        ...
+
+    def may_wait(self, seconds: float) -> bool:
+        """The server asks for that: whether it has not done so for too long by now."""
         ...
 
     def count(self, taken_bytes: int) -> None:

@@ -16,8 +16,6 @@ _CLOCK = SystemClock()
 _FIRST_READ_BYTES = 64 << 10
 """The first reads of a connection are small, so that its rate is soon known."""
 _MOST_EARLY_BYTES = 512 << 10
-_PROGRESS_BYTES = 64 << 10
-"""A try that brought so much was not in vain."""
 
 
 class Worker:
@@ -37,6 +35,8 @@ class Worker:
         """Time spent in receiving them."""
         self.waiting_since: float | None = None
         """Since when nothing has come of what it is waiting for."""
+        self.is_landing = False
+        """Whether it waits for our own memory or disk."""
         self.stretch: Stretch | None = None
         self._mark = (0, 0.0)
         self._work = work
@@ -94,24 +94,34 @@ class Worker:
         """All of a stretch; False when this thread is one too many and gave it back."""
         self._mark = self.received, self.receiving_s
         while self._work.advance(stretch, stretch.at):
-            mark = self.received
             try:
                 self._try(stretch)
             except Again as again:
                 self._asker.disconnect()
                 self._give_back_ahead()
                 self._work.check()
-                stretch.tries = 1 if self.received - mark >= _PROGRESS_BYTES else stretch.tries + 1
+                stretch.tried(self._work.limits.progress_bytes)
                 if not self._may_try_again(stretch, again):
                     return False
+            else:
+                self._judge_short(stretch)
         self._drop()
         self._work.end(stretch)
         self.stretch = None
         return True
 
+    def _judge_short(self, stretch: Stretch) -> None:
+        """An answer may bring less than was asked for, but not next to nothing again and again."""
+        stretch.tried(self._work.limits.progress_bytes)
+        is_over = stretch.is_lost or stretch.at >= stretch.end
+        if not is_over and stretch.tries >= self._work.limits.tries:
+            raise SourceFailed(self._work.address, "brings next to nothing by each answer")
+
     def _may_try_again(self, stretch: Stretch, again: Again) -> bool:
         """Wait; or give the stretch to the others."""
         self.waiting_since = None
+        if again.retry_after_s and not self._work.may_wait(again.retry_after_s):
+            raise SourceFailed(self._work.address, f"{again.reason}, and asks to wait again and again")
         if again.is_busy and self._work.complain(again.retry_after_s or 0.0):
             self._drop()  # in nobody's hands it would be one buffer less for all files
             self.stretch = None
@@ -119,21 +129,25 @@ class Worker:
             return False
         if self._work.landing.is_here(stretch.at):
             return True  # it was raced, and lost
-        is_nobody = again.is_refused and not self._work.is_ready
-        limits = self._work.limits
-        if stretch.tries >= (limits.first_tries if is_nobody else limits.tries):
+        if stretch.tries >= self._most_tries(again):
             raise SourceFailed(self._work.address, again.reason)
-        seconds = wait_s(stretch.tries, again, limits)
+        seconds = wait_s(stretch.tries, again, self._work.limits)
         _log.info("%s: %s; again in %.1f s", self._work.address, again.reason, seconds)
         self._work.wait(seconds)
         return True
+
+    def _most_tries(self, again: Again) -> int:
+        limits = self._work.limits
+        if again.is_refused and not self._work.is_ready:
+            return limits.first_tries
+        return limits.silent_tries if again.is_silent and not self._work.has_bytes else limits.tries
 
     def _try(self, stretch: Stretch) -> None:
         work = self._work
         if work.landing.is_here(stretch.at):
             stretch.is_lost = True
             return
-        position = stretch.at + (stretch.chunk.filled if stretch.chunk else 0)
+        position = stretch.position
         asked = self._asked(position, stretch.end)
         self.waiting_since = _CLOCK.monotonic()
         answer, hop = self._asker.ask(asked, guard_redirected=work.is_etag_redirected)
@@ -224,7 +238,11 @@ class Worker:
             stretch.is_lost = True
             return None
         self.waiting_since = None
-        stretch.chunk = self._work.landing.buffer(position, self._work.check)
+        self.is_landing = True
+        try:
+            stretch.chunk = self._work.landing.buffer(position, self._work.check)
+        finally:
+            self.is_landing = False
         return stretch.chunk
 
     def _receive(self, view: memoryview) -> int:
@@ -237,6 +255,7 @@ class Worker:
         if not count:
             raise Again("the connection ended before the file")
         self.received += count
+        self._work.has_bytes = True
         if self._read_bytes < CHUNK_BYTES:
             self._read_bytes *= 2
         return count
@@ -246,7 +265,12 @@ class Worker:
         length = len(chunk.view)
         self._work.check()
         stretch.chunk = None
-        if self._work.landing.put(chunk):
+        self.is_landing = True
+        try:
+            is_new = self._work.landing.put(chunk)
+        finally:
+            self.is_landing = False
+        if is_new:
             self._work.count(length)
             self._work.advance(stretch, chunk.at + length)
         else:

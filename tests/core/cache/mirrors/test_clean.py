@@ -105,6 +105,43 @@ async def test_what_is_put_in_again_meanwhile_stays(mirror: ObjectPlace, tmp_pat
     assert (await verify(mirror, [unneeded], deep=True)).problems == ()
 
 
+async def _add_until_it_looks_newer(mirror: ObjectPlace, file: Path, sha256: str) -> None:
+    """Some stores tell whole seconds only."""
+    before = (await take_inventory(mirror)).metas[sha256].modified
+    while (await take_inventory(mirror)).metas[sha256].modified == before:
+        await add_file(mirror, file)
+
+
+async def test_what_is_put_in_again_after_the_decision_stays_with_its_entry(
+    mirror: ObjectPlace, tmp_path: Path
+) -> None:
+    kept, unneeded, orphan = await _three(mirror, tmp_path)
+    rubbish = await _rubbish(mirror, {kept})
+    assert {one.sha256 for one in rubbish.files} == {unneeded, orphan}
+    await _add_until_it_looks_newer(mirror, tmp_path / "unneeded", unneeded)
+
+    gone = await remove_rubbish(mirror, rubbish)
+
+    assert {one.sha256 for one in gone} == {orphan}
+    inventory = await take_inventory(mirror)
+    assert unneeded in inventory.blobs
+    assert unneeded in inventory.metas
+    assert (await verify(mirror, [unneeded], deep=True)).problems == ()
+
+
+async def test_a_file_that_comes_while_its_lone_entry_is_to_go_stays(
+    mirror: ObjectPlace, tmp_path: Path
+) -> None:
+    kept, _, orphan = await _three(mirror, tmp_path)
+    rubbish = await _rubbish(mirror, {kept})
+    await add_file(mirror, tmp_path / "orphan")
+
+    gone = await remove_rubbish(mirror, rubbish)
+
+    assert orphan not in {one.sha256 for one in gone}
+    assert (await verify(mirror, [orphan], deep=True)).problems == ()
+
+
 async def test_a_removal_that_is_cut_short_leaves_nothing_described_that_is_not_there(
     mirror: ObjectPlace, tmp_path: Path
 ) -> None:
