@@ -87,6 +87,8 @@ async def hydrate(
     async with held(keeper, wanted):
         if rereads:
             await _quarantine_spoiled(wanted, keeper)
+            # What went to the quarantine takes room that was promised to nobody.
+            await asyncio.to_thread(keeper.make_room, wanted)
         absent = missing(wanted, keeper.blobs)
         here = tuple(model for model in wanted if model not in absent)
         await run.reuse(here)

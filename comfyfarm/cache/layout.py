@@ -14,6 +14,7 @@ from typing import Any
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.disk import Disk
 from comfyfarm.cache.pinned import Pinned, Placed
+from comfyfarm.clock import SystemClock
 from comfyfarm.errors import ForeignFile, InputError, TryLater, UsageError
 
 _FOREIGN = (
@@ -22,6 +23,7 @@ _FOREIGN = (
 )
 _TOO_LONG = "longer than a name may be on a disk; shorten it in the lock"
 _TRIES = 5
+_LEFT_AFTER_S = 3600.0
 _A_DIGEST = "0" * 64
 
 OnLinks = Callable[[Mapping[Path, Placed]], None]
@@ -100,7 +102,9 @@ def refuse_misplaced(models: Iterable[Pinned], blobs: BlobStore) -> None:
         InputError: a path leads out of the folder or is too long, two models claim one path, or one claims
             a path below another's.
     """
-    placed: list[Any] = [model for model in models if hasattr(model, "folder") and hasattr(model, "path")]
+    placed: list[Any] = [
+        model for model in models if getattr(model, "folder", "") and getattr(model, "path", "")
+    ]
     _places(placed, blobs.root / "views" / _A_DIGEST)
 
 
@@ -162,6 +166,7 @@ def write_extra_model_paths(view: Path, disk: Disk) -> Path:
     path, text = view.with_name(f"{view.name}.yaml"), extra_model_paths_yaml(view)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return path
+    _sweep_new_ones(path.parent, disk)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         fd = disk.open_file(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -173,6 +178,15 @@ def write_extra_model_paths(view: Path, disk: Disk) -> Path:
     except OSError as exc:
         raise TryLater(f"{path}: cannot be written: {exc.strerror or exc}") from exc
     return path
+
+
+def _sweep_new_ones(views: Path, disk: Disk) -> None:
+    """Remove what processes left that died while they wrote."""
+    oldest_s = SystemClock().now() - _LEFT_AFTER_S
+    for left in views.glob(".*.yaml.*"):
+        with contextlib.suppress(OSError):
+            if left.lstat().st_mtime < oldest_s:
+                disk.unlink(left)
 
 
 def _device(folder: Path) -> int:

@@ -37,8 +37,14 @@ def cache_lock(root: Path, *, disk: Disk, name: str = "door") -> Iterator[None]:
 
 def _lock_in_the_end(fd: int, path: Path) -> None:
     """Wait for the lock, and say once whom for when that takes long."""
-    if not is_locked(fd, exclusively=True):
-        return
+    try:
+        return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    except OSError as exc:
+        if exc.errno not in NO_LOCKS:
+            raise
+        return None
     telling = threading.Timer(TOLD_AFTER_S, _tell, [fd, path])
     telling.daemon = True
     telling.start()
@@ -48,6 +54,7 @@ def _lock_in_the_end(fd: int, path: Path) -> None:
         telling.cancel()
         # It must not look at a file of another that has this number by then.
         telling.join()
+    return None
 
 
 def _tell(fd: int, path: Path) -> None:

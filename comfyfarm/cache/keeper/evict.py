@@ -20,6 +20,7 @@ from comfyfarm.cache.keeper.cache_state import claimed
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.known import Known
 from comfyfarm.cache.keeper.notes import count, forget_blobs
+from comfyfarm.cache.keeper.views import drop_empty_views
 from comfyfarm.cache.layout import is_link_to, waiting_name
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def evict_blobs(
         OSError: the disk cannot be written. What went before is gone, and noted where that was possible.
     """
     gone: dict[str, int] = {}
+    emptied: set[Path] = set()
     try:
         for sha in shas:
             blob = blobs.path(sha)
@@ -50,13 +52,14 @@ def evict_blobs(
                 if not is_ours:
                     continue
                 size = blobs.size(sha) or 0
-                _remove_links(sha, blob, known, disk)
+                emptied |= _remove_links(sha, blob, known, disk)
                 disk.unlink(blob)
             gone[sha] = size
             disk.sync_folder(blob.parent)
     finally:
         if gone:
             _forget(gone, index)
+    drop_empty_views(blobs.root, emptied, disk=disk)
     return tuple(gone)
 
 
@@ -116,7 +119,8 @@ def _inside(folder: Path) -> list[Path]:
         return []
 
 
-def _remove_links(sha: str, blob: Path, known: Known, disk: Disk, *, is_hard_only: bool = False) -> None:
+def _remove_links(sha: str, blob: Path, known: Known, disk: Disk, *, is_hard_only: bool = False) -> set[Path]:
+    """Returns the folders in which they were."""
     touched = set()
     for path in _names_of(link.path for link in known.links.get(sha, ())):
         if is_link_to(path, blob) and not (is_hard_only and path.is_symlink()):
@@ -124,6 +128,7 @@ def _remove_links(sha: str, blob: Path, known: Known, disk: Disk, *, is_hard_onl
             touched.add(path.parent)
     for folder in sorted(touched):
         disk.sync_folder(folder)
+    return touched
 
 
 def _names_of(links: Iterable[Path]) -> list[Path]:

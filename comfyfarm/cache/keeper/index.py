@@ -68,8 +68,9 @@ class Index:
         if not self._has_told:
             self._has_told = True
             _log.warning(
-                "%s: who pinned what is not known any more, and nothing is evicted; pin anew what is to stay "
-                "(comfyfarm cache pin), then remove %s", self._root, lost,
+                "%s: who pinned what is not known any more, and nothing is evicted: pin anew what is to stay "
+                "(comfyfarm cache pin), then remove %s; if nothing is to stay, remove pins.json as well",
+                self._root, lost,
             )  # fmt: skip
         return known
 

@@ -41,7 +41,7 @@ def write_copy(root: Path, pins: Mapping[str, tuple[Pin, ...]], *, disk: Disk) -
 def read_copy(root: Path) -> list[tuple[str, Pin]] | None:
     """What the copy holds: nothing where there is none, None where it is broken."""
     try:
-        with open(open_regular(root / _NAME), "rb") as file:
+        with os.fdopen(open_regular(root / _NAME), "rb") as file:
             raw = json.loads(file.read())
         found = [(str(sha), Pin(**one)) for sha, many in raw["pins"].items() for one in many]
         return found if all(is_pin(pin) for _, pin in found) else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 from comfyfarm.cache.keeper.keeper import Keeper
-from comfyfarm.cache.keeper.strange import is_strange, open_regular, strange_blobs
+from comfyfarm.cache.keeper.strange import is_strange, open_regular, refuse_files_for_folders, strange_blobs
 from comfyfarm.errors import TryLater
 
 _READ_BYTES = 1 << 20
@@ -50,7 +50,11 @@ def verify(
         on_bytes: told of bytes as they are read.
 
     One that cannot be read counts as wrong, and the others are read all the same.
+
+    Raises:
+        TransferError: something lies where a folder of the cache goes.
     """
+    refuse_files_for_folders(keeper.blobs, shas or ())
     every = _all(keeper) if shas is None else list(dict.fromkeys(shas))
     spoiled, absent, sizes = [], [], []
     for sha in every:
@@ -84,7 +88,7 @@ def _size(path: Path) -> int | None:
 def _check(keeper: Keeper, sha256: str, on_bytes: Callable[[int], None]) -> Spoiled | None:
     path = keeper.blobs.path(sha256)
     try:
-        with open(open_regular(path), "rb", buffering=0) as file:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
             reason = _what_is_wrong(file.fileno(), sha256, on_bytes)
             # Evicted, or healed by another process, while it was read: then it is nobody's business.
             if not reason or not _is_still(path, file.fileno()):

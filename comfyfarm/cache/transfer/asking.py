@@ -183,9 +183,7 @@ class Asker:
             return self._send_once(hop, _headers(hop, asked, guard=guard))
         except Broken as exc:
             is_refused, is_silent = exc.is_refused, exc.is_silent
-            raise Again(
-                exc.reason, is_busy=is_refused, is_refused=is_refused, is_silent=is_silent
-            ) from None
+            raise Again(exc.reason, is_busy=is_refused, is_refused=is_refused, is_silent=is_silent) from None
         except Untrusted as exc:
             raise SourceFailed(self._address, str(exc)) from None
 

@@ -15,7 +15,7 @@ class Limits:
     head_s: float = 15.0
     """For the whole head of an answer, whatever comes before it and however slowly."""
     first_byte_s: float = 35.0
-    """A source that has given no byte of the file by then is given up; waits that it asks for do not count."""
+    """A source that has given no byte of the file by then is given up; waits it asks for do not count."""
     silent_s: float = 3.0
     """One that brings nothing for so long, while others do, is raced by a second request."""
     slow_window_s: float = 4.0
@@ -35,7 +35,7 @@ class Limits:
     patience_s: float = 60.0
     """A `Retry-After` beyond this is no use to us, nor several that come to more without progress."""
     least_rate: float = 16 << 10
-    """Bytes a second. A source that brings less is given up; of several files at once, each needs its share."""
+    """Bytes a second. A source that brings less is given up; of several files, each needs its share."""
     least_rate_window_s: float = 60.0
     """The least rate is that over so long."""
     renewals: int = 2

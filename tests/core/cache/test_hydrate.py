@@ -239,3 +239,20 @@ async def test_a_pin_of_a_wrong_size_takes_no_right_file_away(
         await hydrate([dataclasses.replace(pinned, size=5)], supply=Supply(), keeper=keeper, rereads=True)
 
     assert keeper.blobs.path(pinned.sha256).read_bytes() == b"data"
+
+
+async def test_what_rereading_quarantines_leaves_when_its_room_is_needed(
+    model: "Model", blobs: BlobStore, tmp_path: Path
+) -> None:
+    keeper = Keeper(blobs, Bounds(5000, 0))
+    (tmp_path / "file").write_bytes(b"g" * 4000)
+    pinned = _small(model, b"g" * 4000, str(tmp_path / "file"))
+    path = (await hydrate_one(pinned, supply=Supply(), keeper=keeper)).path
+    path.chmod(0o644)
+    path.write_bytes(b"e" * 4000)
+
+    await hydrate([pinned], supply=Supply(), keeper=keeper, rereads=True)
+
+    assert path.read_bytes() == b"g" * 4000
+    kept = [each for each in (blobs.root / "quarantine").glob("*") if each.suffix != ".reason"]
+    assert kept == []

@@ -18,6 +18,7 @@ from comfyfarm.cache.layout import (
     refuse_foreign,
     refuse_hard_links,
     waiting_name,
+    write_extra_model_paths,
 )
 from comfyfarm.cache.pinned import Placed
 from comfyfarm.errors import ForeignFile, InputError, UsageError
@@ -242,3 +243,26 @@ def test_hard_links_to_another_file_system_are_refused_beforehand(
     with pytest.raises(UsageError, match="another file system") as caught:
         refuse_hard_links(models, blobs, memory / "no" / "models")
     assert "--link hard" in str(caught.value)
+
+
+def test_paths_that_need_a_file_and_a_folder_of_one_name_are_refused(
+    models: list["Model"], blobs: BlobStore, tmp_path: Path
+) -> None:
+    above = dataclasses.replace(models[0], path="x")
+    below = dataclasses.replace(models[1], folder="checkpoints", path="x/deep/y.pt")
+
+    for many in ([above, below], [below, above]):
+        with pytest.raises(InputError, match=r"checkpoints/x: is a file, and checkpoints/x/deep/y\.pt needs"):
+            refuse_foreign(many, blobs, tmp_path / "models")
+
+
+def test_what_a_dead_writer_of_a_config_left_is_swept_later(models: list["Model"], blobs: BlobStore) -> None:
+    view = make_view("d1gest", models, blobs)
+    old, fresh = (view.with_name(f".{name}.yaml.1") for name in ("old", "fresh"))
+    for left in (old, fresh):
+        left.touch()
+    os.utime(old, (0, 0))
+
+    config = write_extra_model_paths(view, blobs.disk)
+
+    assert sorted(path.name for path in view.parent.iterdir()) == [fresh.name, "d1gest", config.name]

@@ -156,6 +156,54 @@ def test_a_bit_that_changed_is_found_quarantined_and_fetched_anew(
     assert command("cache", "verify").stdout == "3 files read (2.9 KiB), 0 wrong\n"
 
 
+def test_pipes_and_folders_in_the_way_hang_nothing_and_end_nothing(
+    command: Command, lock: Path, tmp_path: Path
+) -> None:
+    blobs = BlobStore(tmp_path / "cache")
+    blobs.path(sha("b")).unlink()
+    os.mkfifo(blobs.path(sha("b")))
+    os.mkfifo(blobs.root / ".leases" / "1-x.lease")
+    (blobs.root / ".leases" / "2-x.lease").mkdir()
+
+    assert command("cache", "stats").exit_code == 0
+    told = command("cache", "verify")
+    assert (told.exit_code, told.stdout) == (3, "3 files read (2.0 KiB), 1 wrong\n")
+    assert told.stderr.endswith(f"{sha('b')}: it is no regular file\n")
+    os.mkfifo(blobs.path(sha("b")))
+    assert command("hydrate", "--lock", lock).exit_code == 0
+    assert command("cache", "verify").exit_code == 0
+
+
+def test_a_file_where_a_folder_of_the_cache_goes_is_named(
+    command: Command, lock: Path, tmp_path: Path
+) -> None:
+    folder = BlobStore(tmp_path / "cache").path(sha("b")).parent
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    folder.write_bytes(b"mine")
+
+    for words in (["hydrate", "--lock", lock], ["prewarm", lock], ["cache", "verify", sha("b")]):
+        told = command(*words)
+        assert (told.exit_code, f"{folder}: is no folder" in told.stderr) == (3, True), words
+
+
+@pytest.mark.parametrize("paths", [("x", "x/y.pt"), ("m" * 300, "n.pt")])
+def test_files_that_cannot_lie_beside_each_other_are_not_fetched(
+    command: Command, tmp_path: Path, paths: tuple[str, str]
+) -> None:
+    models = [
+        {"folder": "vae", "path": path, "sha256": sha(path), "size": 1, "sources": [str(tmp_path / "none")]}
+        for path in paths
+    ]
+    file = tmp_path / "odd.lock"
+    file.write_text(json.dumps({"version": 1, "models": models}))
+
+    assert command("hydrate", "--lock", file).exit_code == 1
+    assert command("prewarm", file).exit_code == 1
+    assert not (tmp_path / "cache" / ".partial").exists()
+
+
 def test_figures_are_for_people_programs_and_prometheus(
     command: Command, lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Links leave before their blob, and nobody else's files with them."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.keeper.keeper import Keeper
+from comfyfarm.cache.layout import write_extra_model_paths
 
 Put = Callable[..., Any]
 Make = Callable[..., Any]
@@ -77,3 +79,29 @@ def test_links_of_a_lost_index_are_found_in_the_views(put: Put, keep: Keep) -> N
     keep().evict([model.sha256])
 
     assert not os.path.lexists(view / "vae" / "a.pt")
+
+
+def test_a_view_goes_with_its_last_file_and_other_views_stay(put: Put, keep: Keep, blobs: BlobStore) -> None:
+    a, b = put("a"), put("b")
+    one = keep().view("d1", [a, dataclasses.replace(b, folder="loras")])
+    other = keep().view("d2", [b])
+    opened = blobs.root / "views" / "d3" / "vae"
+    opened.mkdir(parents=True)  # a process is about to fill it
+    configs = [write_extra_model_paths(view, blobs.disk) for view in (one, other)]
+
+    keep().evict([a.sha256])
+    assert [one.exists(), other.exists(), *(config.exists() for config in configs)] == [True] * 4
+    keep().evict([b.sha256])
+
+    assert [path.name for path in (blobs.root / "views").iterdir()] == ["d3"]
+    assert opened.exists()
+
+
+def test_a_view_in_which_somebody_put_a_file_stays(put: Put, keep: Keep) -> None:
+    model = put("a")
+    view = keep().view("d1", [model])
+    (view / "vae" / "mine.pt").write_bytes(b"mine")
+
+    keep().evict([model.sha256])
+
+    assert (view / "vae" / "mine.pt").read_bytes() == b"mine"

@@ -13,9 +13,11 @@ import pytest
 from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.keeper import index as index_module
 from comfyfarm.cache.keeper.admission import Cause, Stay
+from comfyfarm.cache.keeper.entries import list_entries
 from comfyfarm.cache.keeper.index import Index
 from comfyfarm.cache.keeper.keeper import Keeper
 from comfyfarm.cache.keeper.known import Link, Pin, write_links, write_pins
+from comfyfarm.cache.keeper.stats import read_stats
 from comfyfarm.errors import TryLater
 
 Put = Callable[..., Any]
@@ -114,6 +116,87 @@ def test_pins_outlive_an_index_that_is_lost_whole(put: Put, keep: Keep, is_gone:
     assert keep().unpin("lock 1") == (a.sha256,)
     keep().index.path.unlink()
     assert keep().index.read().pins == {}
+
+
+WRONG_ROWS = [
+    "INSERT INTO uses VALUES ('a', 'many', 1, 1, '')",
+    "INSERT INTO uses VALUES ('b', 1, 'then', 1, '')",
+    "INSERT INTO uses VALUES ('c', 1, 1, 1e300, '')",
+    "INSERT INTO uses VALUES (NULL, 1, 1, 1, '')",
+    "INSERT INTO pins VALUES ('d', x'ff', '', '', 1)",
+    "INSERT INTO pins VALUES ('e', 'hand', '', '', 'then')",
+    "INSERT INTO pins VALUES ('f', 'hand', '', CAST(x'ff' AS TEXT), 1)",
+    "INSERT INTO links VALUES (7, 'g', 'vae', 'a.pt')",
+    "INSERT INTO links VALUES (x'610062', 'h', 'vae', 'a.pt')",
+    "INSERT INTO counters VALUES ('hits', '', 'none')",
+    "INSERT INTO counters VALUES ('hits', '', -1)",
+]
+
+
+@pytest.mark.parametrize("row", WRONG_ROWS)
+def test_rows_of_another_kind_are_healed_and_the_right_ones_stay(
+    put: Put, keep: Keep, row: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = put("a")
+    keep().pin({model.sha256: "vae/a.pt"}, who="hand")
+    with contextlib.closing(sqlite3.connect(keep().index.path)) as db:
+        db.execute(row)
+        db.commit()
+
+    list_entries(keep())
+    read_stats(keep())
+
+    assert keep().evict([model.sha256]).evicted == ()
+    known = keep().index.read()
+    assert (known.is_complete, list(known.pins)) == (True, [model.sha256])
+    assert caplog.text.count("made anew") == 1
+
+
+JUNK = [
+    b"",
+    b"junk",
+    b"[]",
+    b'{"v": 1}',
+    b'{"v": 1, "pins": {"a": [{"who": 1, "why": "", "name": "", "since": 0}]}}',
+]
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_where_nobody_knows_what_was_pinned_nothing_leaves_until_a_person_says_so(
+    put: Put, keep: Keep, blobs: BlobStore, junk: bytes, is_gone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = put("a"), put("b")
+    keep().pin({a.sha256: ""}, who="hand")
+    if is_gone:
+        keep().index.path.unlink()
+    else:
+        keep().index.path.write_bytes(b"broken" * 1000)
+    (blobs.root / "pins.json").write_bytes(junk)
+
+    assert keep().evict([a.sha256, b.sha256]).evicted == ()
+    keep().note(hits=[a.sha256])  # makes the index anew
+    assert keep().evict_to(0).evicted == ()
+    assert "pin anew what is to stay" in caplog.text
+    keep().pin({a.sha256: ""}, who="hand")
+    assert keep().evict_to(0).evicted == ()
+
+    lost = blobs.root / "pins.json.broken"
+    assert str(lost) in caplog.text
+    assert lost.read_bytes() == junk
+    lost.unlink()
+    assert keep().evict_to(0).evicted == (b.sha256,)
+
+
+def test_a_broken_copy_beside_a_whole_index_is_only_replaced(put: Put, keep: Keep, blobs: BlobStore) -> None:
+    a, b = put("a"), put("b")
+    keep().pin({a.sha256: ""}, who="hand")
+    (blobs.root / "pins.json").write_bytes(b"junk")
+
+    assert keep().evict([a.sha256, b.sha256]).evicted == (b.sha256,)
+    keep().pin({a.sha256: ""}, who="hand")
+    keep().index.path.unlink()
+    assert list(keep().index.read().pins) == [a.sha256]
 
 
 def test_an_index_of_another_program_is_put_aside(index: Index) -> None:

@@ -13,7 +13,7 @@ from comfyfarm.cache.blobs import BlobStore
 from comfyfarm.cache.keeper.admission import Cause, Stay
 from comfyfarm.cache.keeper.keeper import Bounds, Keeper
 from comfyfarm.clock import SystemClock
-from comfyfarm.errors import NoRoom, TransferError
+from comfyfarm.errors import InputError, NoRoom, TransferError
 
 Put = Callable[..., Any]
 Make = Callable[..., Any]
@@ -209,6 +209,45 @@ def test_wrong_files_that_were_kept_leave_first(put: Put, keep: Keep, blobs: Blo
     assert taken is not None
     assert not taken.exists()
     assert here(blobs, good) == [True]
+
+
+def test_room_is_made_again_for_what_became_wrong_while_it_was_held(
+    put: Put, keep: Keep, blobs: BlobStore
+) -> None:
+    wrong, good, other = put("wrong"), put("good"), put("other")
+    keeper = keep(3000)
+    with keeper.hold([wrong, good]) as held:
+        assert held.missing == ()
+        taken = keeper.quarantine(wrong.sha256, reason="test")
+        assert taken is not None
+
+        assert keeper.make_room([wrong, good]) == ((wrong.sha256,), ())
+        assert not taken.exists()
+        assert here(blobs, good, other) == [True, True]
+        with pytest.raises(NoRoom):
+            keep(2500).make_room([wrong, good, other])
+        assert keep(2000).make_room([wrong, good]) == ((wrong.sha256,), (other.sha256,))
+    assert leases(blobs) == []
+
+
+def test_room_on_a_disk_that_takes_nothing_is_needed_only_for_what_is_missing(
+    put: Put, keep: Keep, failing: Failing, blob: Make
+) -> None:
+    broken = keep(disk=failing(1, errno.EROFS, stays=True))
+
+    assert broken.make_room([put("a")]) == ((), ())
+    with pytest.raises(TransferError, match="the cache cannot be written"):
+        broken.make_room([blob("new")])
+
+
+def test_files_that_cannot_lie_beside_each_other_are_refused_beforehand(keep: Keep, blob: Make) -> None:
+    above, below = blob("a").called("x"), blob("b").called("x/y.pt")
+    for models in ([above, below], [below, above]):
+        with pytest.raises(InputError, match=r"vae/x: is a file, and vae/x/y\.pt needs a folder"):
+            keep().check(models)
+    for name in ("m" * 300, "/".join(["m" * 250] * 20)):
+        with pytest.raises(InputError, match="is longer"):
+            keep().check([blob("a").called(name)])
 
 
 def test_a_cache_is_no_larger_than_asked_and_says_what_stayed(put: Put, keep: Keep) -> None:

@@ -26,7 +26,7 @@ class _Alone:
     etag: str | None = None
     is_etag_redirected: bool | None = None
     is_ready = has_ranges = True
-    is_streamed = False
+    has_bytes = is_streamed = False
     address = "http://somewhere/m"
 
     def __init__(self, source: "Source", landing: Landing, road: "Road") -> None:
@@ -59,6 +59,9 @@ class _Alone:
 
     def complain(self, retry_after_s: float) -> bool:
         self.told_s.append(retry_after_s)
+        return True
+
+    def may_wait(self, seconds: float) -> bool:
         return True
 
     def count(self, taken_bytes: int) -> None:
