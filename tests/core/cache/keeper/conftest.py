@@ -82,11 +82,13 @@ def put(blobs: BlobStore, blob: Callable[..., Blob]) -> Callable[..., Blob]:
 
 
 def fill(blobs: BlobStore, model: Blob) -> None:
-    """Lay it where a transfer would."""
+    """Lay it where a transfer would, and as one would: another process may do the same just now."""
     path = blobs.path(model.sha256)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(model.data)
-    path.chmod(0o444)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_bytes(model.data)
+    new.chmod(0o444)
+    new.replace(path)
 
 
 @pytest.fixture(name="fill")

@@ -7,6 +7,8 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,8 @@ def _start(work: Callable[[], None]) -> int:
         try:
             work()
             code = 0
+        except BaseException:  # noqa: BLE001 - told, and counted by its exit status
+            traceback.print_exc(file=sys.__stderr__)  # what the assertion below says nothing of
         finally:
             os._exit(code)
     return pid
