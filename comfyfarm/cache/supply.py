@@ -82,8 +82,8 @@ class Suppliers:
             stop: called while peers are waited for; raises when the transfer is to end.
         """
         named = [Offer(_tier(each), each) for each in map(_opened, dict.fromkeys(model.sources)) if each]
-        local = [offer for offer in named if offer.tier == "disk"]
-        yield from (offer for offer in local if _is_there(offer))
+        local = {offer: _is_there(offer) for offer in named if offer.tier == "disk"}
+        yield from (offer for offer, is_there in local.items() if is_there)
         if self._peers is not None:
             yield from (Offer("peer", each) for each in self._peers.sources(model, stop))
         if self._supply.mirror:
@@ -93,7 +93,7 @@ class Suppliers:
             yield Offer("signed", _listed(self._signed, model))
         yield from (offer for offer in named if offer.tier == "web")
         # Last, only to be named among those that failed.
-        yield from (offer for offer in local if not _is_there(offer))
+        yield from (offer for offer, is_there in local.items() if not is_there)
 
     def part_digests(self, model: Pinned) -> tuple[str, ...]:
         """SHA-256 of each 16 MiB as the mirror knows them; empty when it knows none. Blocks."""
